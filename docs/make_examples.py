@@ -233,6 +233,7 @@ EXAMPLE_VALUES = {
     "storage.warning_percent": "70",
     "storage.critical_percent": "90",
     "recall.min_relevance": "0.8",
+    "copy_of": '{"store": "ab", "address": "laptop:/memory", "session": "cd", "seq": 3, "checksum": "sha256:ef"}',
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory.exchange import replication
 from smp_memory.files.layouts import NAMES
 from smp_memory.model.history import COLD
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
@@ -171,3 +172,8 @@ class DyingStore:
             return self.share(result) if name in self._PARTS else result
 
         return call
+
+
+def exchange(source: Any, target: Any, sessions: list[str] | None = None, **modes: bool) -> replication.ExchangeReport:
+    """An exchange between two scopes, without digests."""
+    return replication.exchange(source, target, sessions, renew_digests=lambda: ([], []), **modes)

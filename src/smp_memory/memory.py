@@ -756,13 +756,18 @@ class Memory:
         """Send sessions to the store at an address, or all that this store writes; without an address what waits in the outbox.
 
         There they are copies that only this store changes. If it cannot be reached, they wait in the outbox. `hand_over` makes the other
-        store the writing side, `take_over` this one, whoever was it before; see docs/sharing.md.
+        store the writing side, `take_over` this one, whoever was it before; see docs/scale.md.
         """
-        if address is None or not (hand_over or take_over):
-            return exchange.replication.push(self.scope, self._opened, address, sessions, progress)
+        if address is not None and (hand_over or take_over):
+            return self._send(address, sessions, progress, hand_over=hand_over, take_over=take_over)
+        send = lambda to, names: self._send(to, names, progress)  # noqa: E731
+        return exchange.outbox.push(self._store, send, address, sessions)
+
+    def _send(self, address: str, sessions: Any, progress: Any, **modes: bool) -> ExchangeReport:
         with self._opened(address) as target:
+            renew = target._renew_digests
             return exchange.replication.exchange(
-                self.scope, target.scope, sessions, hand_over=hand_over, take_over=take_over, progress=progress
+                self.scope, target.scope, sessions, renew_digests=renew, progress=progress, **modes
             )
 
     def pull(
@@ -778,8 +783,9 @@ class Memory:
         `take_over` makes this store the writing side of them.
         """
         with self._opened(address) as other:
+            renew = self._renew_digests
             return exchange.replication.exchange(
-                other.scope, self.scope, sessions, hand_over=take_over, progress=progress
+                other.scope, self.scope, sessions, hand_over=take_over, renew_digests=renew, progress=progress
             )
 
     def _opened(self, address: str) -> Memory:

@@ -424,7 +424,9 @@ def test_threads_that_catch_up_at_once_miss_nothing(opened: Open) -> None:
         assert all(pool.map(work, range(40)))
 
 
-def test_query_during_the_first_catch_up_answers_from_what_is_there_and_says_so(opened: Open) -> None:
+def test_query_during_the_first_catch_up_answers_from_what_is_there_and_says_so(
+    opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = opened()
     for number in range(60):
         writer.create_session(f"s{number:02}").add_decision(f"number {number}")
@@ -434,6 +436,7 @@ def test_query_during_the_first_catch_up_answers_from_what_is_there_and_says_so(
     (problem,) = incomplete.take_reported()
     assert problem.code == incomplete.NOT_INDEXED
     assert "not searched yet" in incomplete.describe([problem])
+    assert [record.getMessage() for record in caplog.records] == [problem.message]
     before = 0
     while len(found(hasty)) < 60:  # every query does a part of the work
         assert len(found(hasty)) > before
@@ -441,6 +444,16 @@ def test_query_during_the_first_catch_up_answers_from_what_is_there_and_says_so(
     incomplete.take_reported()
     assert len(found(hasty)) == 60
     assert not incomplete.take_reported()
+
+
+def test_reindex_makes_the_whole_index_whatever_a_query_may_take(opened: Open) -> None:
+    writer = opened(config={"search.catch_up_ms": 0})
+    for number in range(60):
+        writer.create_session(f"s{number:02}").add_decision(f"number {number}")
+    incomplete.take_reported()
+    assert writer.reindex() == 60
+    assert not incomplete.take_reported()
+    assert len(found(writer)) == 60
 
 
 def test_query_while_another_process_writes_the_index_answers_from_what_is_there(opened: Open) -> None:

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import InvalidFormat, NotAllowed, StorageError, StoreNotFound, UserError
+from smp_memory.errors import (
+    InvalidConfig,
+    InvalidFormat,
+    NotAllowed,
+    SessionNotFound,
+    StorageCorrupt,
+    StorageError,
+    StoreNotFound,
+    UserError,
+)
+from smp_memory.exchange.outbox import Outbox
 from smp_memory.exchange.transfer import SentEntries
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
 from smp_memory.store.opening import register_backend
@@ -367,3 +377,52 @@ def test_conflicts_stay_in_the_outbox_until_they_are_gone(places: Places) -> Non
     stores.shared.delete_session("s1")
     assert stores.statuses(stores.laptop.push()) == {"s1": "sent"}
     assert stores.laptop.push().sessions == []
+
+
+def test_sessions_that_do_not_exist_do_not_wait(places: Places) -> None:
+    stores = Stores(places, "jsonl", "jsonl")
+    stores.laptop.create_session("s1").add_decision("First")
+    with pytest.raises(SessionNotFound):
+        stores.laptop.push(stores.address, ["s1", "typo"])
+    assert stores.laptop.push().sessions == []
+    stores.shared.create_session("s1").add_decision("Another")
+    assert stores.statuses(stores.laptop.push(stores.address, ["s1"])) == {"s1": "conflict"}
+    stores.laptop.delete_session("s1")
+    assert stores.statuses(stores.laptop.push()) == {"s1": "refused"}
+    assert stores.laptop.push().sessions == []
+
+
+def test_session_added_to_the_outbox_during_a_push_is_not_struck_out(places: Places) -> None:
+    stores = Stores(places, "jsonl", NAME)
+    outbox = Outbox(stores.laptop.store.state)
+    stores.laptop.create_session("s1").add_decision("First")
+    stores.laptop.create_session("s2").add_decision("Second")
+
+    def add_meanwhile(*_: Any) -> None:
+        outbox.add(stores.address, ["s1", "s2"])  # another process, which is killed then
+
+    stores.laptop.push(stores.address, ["s1"], progress=add_meanwhile)
+    assert sorted(outbox.waiting()[stores.address]) == ["s1", "s2"]
+    assert stores.statuses(stores.laptop.push()) == {"s1": "equal", "s2": "sent"}
+
+
+def test_damaged_outbox_is_reported(places: Places) -> None:
+    stores = Stores(places, "jsonl", "jsonl")
+    stores.laptop.create_session("s1")
+    for data in (b"{", b"[]", b'{"waiting": {"a": 1}, "reached": []}'):
+        stores.laptop.store.state.write("outbox.json", data)
+        with pytest.raises(StorageCorrupt, match=r"outbox\.json cannot be read"):
+            stores.laptop.push(stores.address)
+
+
+def test_copy_with_a_damaged_mark_is_not_written(places: Places) -> None:
+    stores = Stores(places, "jsonl", "jsonl")
+    stores.laptop.create_session("s1").add_decision("First")
+    stores.laptop.push(stores.address)
+    stores.shared.store.session("s1").update_info(lambda info: info.config.update(copy_of="laptop"))
+    with pytest.raises(InvalidConfig, match="copy_of"):
+        stores.shared_again().session("s1").add_decision("Not here")
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "refused"}
+    assert stores.statuses(stores.laptop.push(stores.address, ["s1"], take_over=True)) == {"s1": "sent"}
+    with pytest.raises(NotAllowed):
+        stores.shared_again().session("s1").add_decision("Not here")

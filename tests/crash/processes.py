@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,20 @@ def run_script(script: str, *arguments: str) -> str:
 class Worker:
     """One process of writer_process.py. All it said is in `said`, also after it was killed."""
 
-    def __init__(self, mode: str, root: str | os.PathLike[str], session: str, name: str, number: int = 0) -> None:
+    def __init__(
+        self,
+        mode: str,
+        root: str | os.PathLike[str],
+        session: str,
+        name: str,
+        number: int = 0,
+        within: Sequence[str] = (),  # the words of a command that starts it
+    ) -> None:
         self.name = name
         self.said: list[dict[str, Any]] = []
         self._heard = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), mode, str(root), session, name, str(number)],
+            [*within, sys.executable, str(WORKER), mode, str(root), session, name, str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error"},

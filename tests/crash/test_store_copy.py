@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import NotAllowed
-from smp_memory.exchange.replication import exchange
+from smp_memory.errors import NotAllowed, StorageError
 from smp_memory.exchange.store_copy import copy_store
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.memory_system import MemorySystem
@@ -19,7 +18,8 @@ from smp_memory.testing import CrashingSystem
 from smp_memory.testing.clocks import FrozenClock
 from smp_memory.testing.faults import PowerLoss
 from tests.backends.naive_store import NAME
-from tests.exchange_stores import POSTGRES, Died, DyingStore, Places, contents, fill
+from tests.exchange_stores import POSTGRES, Died, DyingStore, Places, contents, exchange, fill
+from tests.postgres_server import Server
 
 pytestmark = pytest.mark.crash
 TARGETS = (NAME, "jsonl", "single", POSTGRES)
@@ -205,3 +205,43 @@ class OnlySession:
 
 def contents_of_ram(memory: smp_memory.Memory) -> Any:
     return contents(memory, with_settings=False)["sessions"]
+
+
+# -- a server that dies
+
+
+def test_copy_goes_on_after_the_server_was_killed(source: smp_memory.Memory, places: Places, postgres: Server) -> None:
+    wanted = contents(source)
+    address = places.address(POSTGRES, "killed")
+
+    def kill(number: int, *_: object) -> None:
+        if number == 4:
+            postgres.kill()
+
+    with pytest.raises(StorageError):
+        source.copy_to(address, kill)
+    postgres.start()
+    report = source.copy_to(address)
+    assert (len(report.known), report.conflicts, report.failed) == (3, [], [])
+    found = contents(places.open(POSTGRES, "killed"))
+    assert (found["sessions"], found["settings"]) == (wanted["sessions"], wanted["settings"])
+
+
+def test_push_waits_for_a_server_that_is_away(places: Places, postgres: Server) -> None:
+    laptop, address = places.open("jsonl", "laptop"), places.address(POSTGRES, "away")
+    for name in ("s1", "s2"):
+        laptop.create_session(name).add_decision("First")
+    places.open(POSTGRES, "away").close()
+    laptop.push(address)
+    for name in ("s1", "s2"):
+        laptop.session(name).add_decision("Second")
+
+    def kill(number: int, *_: object) -> None:
+        if number == 2:
+            postgres.kill()
+
+    assert {each.status for each in laptop.push(address, progress=kill).sessions} == {"queued"}
+    assert {each.status for each in laptop.push().sessions} == {"queued"}
+    postgres.start()
+    assert {each.session: each.status for each in laptop.push().sessions} == {"s1": "equal", "s2": "sent"}
+    assert laptop.push().sessions == []

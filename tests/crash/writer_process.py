@@ -7,11 +7,12 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from typing import Any
 
 import smp_memory
-from smp_memory.errors import Conflict, SessionExists, SMPError
+from smp_memory.errors import Busy, Conflict, DurabilityUnknown, SessionExists, SMPError, StorageError
 from smp_memory.session import SessionMemory
 
 
@@ -129,6 +130,37 @@ def saturate(session: SessionMemory, name: str, number: int) -> None:
     say(count=done)
 
 
+def insist(session: SessionMemory, name: str, number: int) -> None:
+    """So many memories in each of two threads, whatever fails: what was not stored is repeated, and what is unknown if it has a key."""
+
+    def work(thread: int) -> None:
+        for serial in range(number):
+            text = f"{name}-{thread}-{serial}"
+            key = text if serial % 2 else None
+            while not _is_stored(session, text, key):
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(ended=name)
+
+
+def _is_stored(session: SessionMemory, text: str, key: str | None) -> bool:
+    """Whether a memory is stored, or must not be repeated because that is unknown."""
+    try:
+        say(done=session.add_decision(text, idempotency_key=key).id, text=text)
+    except DurabilityUnknown as error:
+        say(unknown=text, message=str(error))
+        return key is None
+    except (StorageError, Busy) as error:
+        say(failed=text, message=str(error))
+        return False
+    return True
+
+
 def hold(session: SessionMemory, name: str, number: int) -> None:
     """Hold the lock until killed."""
 
@@ -156,7 +188,7 @@ def main(mode: str, root: str, session: str, name: str, number: int) -> None:
         create(root, session, name, number)
         return
     with smp_memory.open(root) as memory:
-        modes = (write, storm, watch, count, keys, saturate, hold)
+        modes = (write, storm, watch, count, keys, saturate, insist, hold)
         {work.__name__: work for work in modes}[mode](memory.session(session), name, number)
 
 

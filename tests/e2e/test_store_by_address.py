@@ -143,9 +143,11 @@ def test_address_without_a_backend_is_refused_with_a_reason(installed: Installed
 
 
 def test_doctor_checks_the_store_and_names_issues(filled: Installed) -> None:
-    said = filled.run("doctor")
+    said = filled.run("doctor", code=int(filled.backend == POSTGRES))
     assert said.startswith(f"{filled.address}  {filled.backend}, 1 session, 2 memories")
-    assert "No issues" in said
+    assert (
+        "fsync" if filled.backend == POSTGRES else "No issues"
+    ) in said  # the server of the tests loses what it acknowledged
     with smp_memory.open(filled.address) as memory:
         memory.session("review").add_learning("See the first one", references=["DEC-0099"])
     said = filled.run("doctor", code=1)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 import smp_memory
 from smp_memory.errors import NotAllowed, SessionNotFound
-from smp_memory.exchange.replication import exchange
 from smp_memory.scope import Scope
 from smp_memory.store.opening import register_backend
 from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME, open_naive
-from tests.exchange_stores import Died, DyingStore
+from tests.exchange_stores import Died, DyingStore, exchange
 
 SESSION = "s1"
 STEPS = st.lists(

@@ -259,7 +259,7 @@ SILENT = [
     "UPDATE {schema}.entry SET session = 1, start = 99999 WHERE session = 3",
     "DELETE FROM {schema}.entry WHERE session >= 3",
     "DELETE FROM {schema}.session WHERE number >= 3",
-    "SELECT {schema}.append(3, 2, 9, '{}', 999999, false, '999', 'DEC-0099', 'x', '1000')",
+    "SELECT {schema}.append(3, 2, 3, 9, '{}', 999999, false, '999', 'DEC-0099', 'x', '1000')",
     "SET smp.project = 'b'; UPDATE {schema}.session SET seq = 0",
     "SELECT number FROM {schema}.session WHERE number >= 3 FOR UPDATE",
 ]

@@ -341,6 +341,7 @@ NEEDED_FOR = {
     "sync_interval_seconds": _ALL,
     "storage": _ALL,
     "privacy": _ALL,
+    "copy_of": _ALL,
     "hooks": (RECORD,),
     "track_access": (REMOVE,),
     "decay": (REMOVE,),

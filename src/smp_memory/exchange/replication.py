@@ -14,11 +14,11 @@ first exchange may still write to it, which the next exchange shows as a conflic
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config.settings import COPY_OF
+from smp_memory.config.sources import BY_PATH
 from smp_memory.errors import Busy, SMPError, StorageError, StoreNotFound, UserError
 from smp_memory.exchange.comparison import MemoryConflict, checksum_of, compare, erasures_in
 from smp_memory.exchange.transfer import append_entries, create_copy, read_session
@@ -31,25 +31,22 @@ from smp_memory.privacy.settings import count_kinds, redactor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
 
     from smp_memory.exchange.comparison import Difference
     from smp_memory.exchange.file_format import Exported
-    from smp_memory.files.user_state import UserState
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.scope import Scope
     from smp_memory.store.port import SessionStore, Store
 
     Progress = Callable[[int, int, str], None]  # number and count of sessions, the session
+    Digests = Callable[[], tuple[list[str], list[str]]]  # renews digest files after an erasure, see `Store.erase`
 
 SENT, EQUAL, WRITTEN_THERE, REFUSED, CONFLICT, QUEUED = (
     *("sent", "equal", "written there"),
     *("refused", "conflict", "queued"),  # these need attention
 )
-ALL = "*"  # in an outbox: all sessions that the store writes
-_STORE_ID, _OUTBOX, _LOCK = "exchange-id", "outbox.json", "outbox"
-_WAIT_SECONDS = 5.0
+_STORE_ID = "exchange-id"  # in the user's state of a store
 _CARRIED = ("user", "agents", "project", "tags", "context", "status", "other")  # metadata that a copy takes over
 UNREACHABLE = (StoreNotFound, StorageError, Busy)
 
@@ -101,12 +98,14 @@ def exchange(
     *,
     hand_over: bool = False,
     take_over: bool = False,
+    renew_digests: Digests,
     progress: Progress | None = None,
 ) -> ExchangeReport:
     """Send sessions of one store to another; None: all live ones that it writes, but for the global session.
 
     take_over  the source becomes the writing side, whoever was it before.
     hand_over  the target becomes the writing side when it has everything.
+    renew_digests  of the target, for `Store.erase`.
     """
     if source.store.root == target.store.root:
         raise UserError(f"{target.store.root} is the store itself; name another one.", path=target.store.root)
@@ -116,16 +115,16 @@ def exchange(
     for number, name in enumerate(names, 1):
         if progress is not None:
             progress(number, len(names), name)
-        done.append(_Exchange(source, target, name, take_over).run(hand_over=hand_over))
+        done.append(_Exchange(source, target, name, take_over, renew_digests).run(hand_over=hand_over))
     return ExchangeReport(done)
 
 
 class _Exchange:
     """The exchange of one session."""
 
-    def __init__(self, source: Scope, target: Scope, name: str, take_over: bool) -> None:
-        self.scope, self.target_scope = source, target
-        self.source, self.target, self.name, self._take_over = source.store, target.store, name, take_over
+    def __init__(self, source: Scope, target: Scope, name: str, take_over: bool, renew_digests: Digests) -> None:
+        self.scope, self.target_scope, self.name = source, target, name
+        self.source, self.target, self._take_over, self._renew = source.store, target.store, take_over, renew_digests
         self.done = SessionExchange(name, target.store.root, EQUAL)
 
     def run(self, *, hand_over: bool) -> SessionExchange:
@@ -221,8 +220,9 @@ class _Exchange:
         def note() -> None:
             store.audit.note("erase", at=scope.clock.text(), by=scope.author, session=self.name, ids=ids, reason=receipt.reason)  # fmt: skip
 
-        store.erase({self.name: ids}, receipt, note, lambda: ([], []))
+        store.erase({self.name: ids}, receipt, note, self._renew)
         self.done.status, self.done.erased = SENT, ids
+        self.done.why = "; ".join([*receipt.pending, *receipt.elsewhere])
 
     def _refuse_secrets(self, carried: Exported, entries: list[Entry]) -> None:
         redactor, info = redactor_of(self.target.config), carried.info
@@ -309,7 +309,8 @@ def address_for_people(store: Store) -> str:
 def _take_mark(info: SessionInfo) -> Any:
     """Remove and return the mark of a copy; None: it is none."""
     info.config = dict(info.config)
-    return info.config.pop(COPY_OF, None)
+    mark = info.config.pop(COPY_OF, None)
+    return mark if BY_PATH[COPY_OF].check.accepts(mark) else None
 
 
 def _set_mark(info: SessionInfo, mark: dict[str, Any] | None) -> None:
@@ -326,98 +327,3 @@ def _take_over_metadata(info: SessionInfo, origin: SessionInfo, mark: dict[str, 
     for name in _CARRIED:
         setattr(info, name, copied(getattr(origin, name)))
     info.config = {**copied(origin.config), COPY_OF: mark}
-
-
-# -- the outbox
-
-
-class Outbox:
-    """What is to be pushed, kept in the user's state of a store until it has been: the addresses, and for each the sessions.
-
-    The entries themselves are in the sessions, and the copies know how far they got. A push is written down before it begins.
-    """
-
-    def __init__(self, state: UserState) -> None:
-        self._state = state
-
-    def waiting(self) -> dict[str, list[str]]:
-        """The sessions to be sent, by address."""
-        found: dict[str, list[str]] = self._read()["waiting"]
-        return found
-
-    def has_reached(self, address: str) -> bool:
-        return address in self._read()["reached"]
-
-    def add(self, address: str, sessions: Iterable[str]) -> list[str]:
-        """Write down what is to be sent; returns all sessions that wait for this address."""
-        with self._locked():
-            known = self._read()
-            names = known["waiting"][address] = sorted({*known["waiting"].get(address, ()), *sessions})
-            self._write(known)
-            return list(names)
-
-    def settle(self, address: str, left: Iterable[str] | None) -> None:
-        """Note what is left after an exchange; None: the store was not reached and there is nothing to wait for."""
-        with self._locked():
-            known = self._read()
-            known["waiting"].pop(address, None)
-            if left is not None:
-                known["reached"] = sorted({*known["reached"], address})
-                known["waiting"] |= {address: sorted(left)} if left else {}
-            self._write(known)
-
-    def _locked(self) -> AbstractContextManager[None]:
-        return self._state.lock(_LOCK, "the outbox", _WAIT_SECONDS)
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            known: dict[str, Any] = json.loads(self._state.read(_OUTBOX))
-        except FileNotFoundError:
-            known = {"waiting": {}, "reached": []}
-        return known
-
-    def _write(self, known: dict[str, Any]) -> None:
-        self._state.write(_OUTBOX, json.dumps(known, indent=2).encode(), durable=True)
-
-
-def push(
-    scope: Scope,
-    opened: Callable[[str], Any],
-    address: str | None,
-    sessions: Iterable[str] | None,
-    progress: Progress | None = None,
-) -> ExchangeReport:
-    """Send sessions to the store at an address, and whatever waits for it in the outbox; without an address all that waits.
-
-    `opened` opens a store as a context manager with a `scope`. A store that cannot be reached is no error: what is to be sent waits.
-    """
-    outbox, done = Outbox(scope.store.state), list[SessionExchange]()
-    if address is not None:
-        outbox.add(address, [ALL] if sessions is None else sessions)
-    for each, names in outbox.waiting().items():
-        if address in (None, each):
-            done += _push_to(scope, opened, outbox, each, names, progress)
-    return ExchangeReport(done)
-
-
-def _push_to(
-    scope: Scope,
-    opened: Callable[[str], Any],
-    outbox: Outbox,
-    address: str,
-    names: list[str],
-    progress: Progress | None,
-) -> list[SessionExchange]:
-    try:
-        with opened(address) as target:
-            done = exchange(scope, target.scope, None if ALL in names else names, progress=progress).sessions
-    except UNREACHABLE as error:
-        if isinstance(error, StoreNotFound) and not outbox.has_reached(address):
-            outbox.settle(address, None)  # most likely mistyped
-            raise
-        return [SessionExchange(name, address, QUEUED, error.message) for name in names]
-    except SMPError:
-        outbox.settle(address, None)
-        raise
-    outbox.settle(address, [each.session for each in done if each.status in (REFUSED, CONFLICT)])
-    return done

@@ -15,7 +15,7 @@ from smp_memory.exchange.comparison import line_of, lines_of, without
 from smp_memory.exchange.export import entries_of, exported_session
 from smp_memory.model.entry import PUT
 from smp_memory.model.history import COLD
-from smp_memory.model.ids import parts_of, sha256_hex
+from smp_memory.model.ids import check, parts_of, sha256_hex
 from smp_memory.model.rewrite_plan import RewritePlan
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def read_session(storage: SessionStore) -> Exported:
     """All of a session, ready to be created elsewhere. Raises SessionCorrupt if something of it cannot be read."""
     carried = exported_session(storage)
     info = carried.info
+    check(info.id, "session")  # it becomes the name of files
     if not info.uid:  # files of a person or of another program; the same at every call
         first = line_of(carried.entries[0]) if carried.entries else ""
         info.uid = sha256_hex(f"{info.id} {info.created_text} {first}".encode("utf-8", "surrogatepass"))[:16]

@@ -83,7 +83,19 @@ CHECKS: tuple[type[Check], ...] = (
 )
 # The order of a report, also of the checks that a backend adds; others come last.
 ORDER = (
-    *("configuration", "format", "contents", "cold", "layouts", "stores", "unread", "archives", "shared", "leftovers"),
+    *(
+        "configuration",
+        "format",
+        "server",
+        "contents",
+        "cold",
+        "layouts",
+        "stores",
+        "unread",
+        "archives",
+        "shared",
+        "leftovers",
+    ),
     *("secrets", "permissions", "recalled", "references", "duplicates", "stale", "quota", "trash", "index", "locks"),
     *("clock", "maintenance", "state", "audit", "hooks", "git"),
 )

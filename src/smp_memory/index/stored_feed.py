@@ -46,7 +46,8 @@ if TYPE_CHECKING:
         def catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> bool:
             """Bring the index up to what was acknowledged in these sessions (None: all); whether it was changed.
 
-            Until the deadline (`time.monotonic`) other processes that write to the index are waited for. Raises IndexBusy.
+            Until the deadline (`time.monotonic`) other processes that write to the index are waited for. Raises IndexBusy. With
+            `progress` it takes as long as it takes; without, a source may stop after a while, and report what is left.
             """
 
         def fill(self, index: Index, sessions: list[str] | None) -> None:
@@ -70,6 +71,10 @@ _FEW_ACCESSES_BYTES = 4096  # of the log: fewer are counted later, by a process 
 _NEVER = -1e9
 _parents_indexes: list[Any] = []  # a forked child must neither use nor close SQLite's files
 _TRIES = 5
+
+
+def _ignore(session: str, done: int) -> None:
+    """The progress of work that nobody watches."""
 
 
 class StoredFeed:
@@ -265,11 +270,12 @@ class StoredFeed:
         """Rebuild the index; returns the number of memories."""
         with self.mutex:
             self._discard()
-            index = self.caught_up(None, progress)
+            index = self.caught_up(None, progress or _ignore)
             missing_vectors.complete(index, self._source.records, progress=progress)
             index.rows.truncate_wal()
             return index.count()
 
     def embed_missing(self, seconds: float | None) -> int:
         with self.mutex:
-            return missing_vectors.complete(self.caught_up(None), self._source.records, seconds)
+            index = self.caught_up(None, _ignore if seconds is None else None)
+            return missing_vectors.complete(index, self._source.records, seconds)

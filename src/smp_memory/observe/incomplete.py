@@ -81,6 +81,10 @@ def _log(problems: list[Problem]) -> None:
     import logging  # rare, and slow to load
 
     logger = logging.getLogger("smp_memory")
+    if problems[0].code in (NOT_INDEXED, OFFLINE):
+        if not caller_reports or logger.hasHandlers():
+            logger.warning(problems[0].message, extra={"smp_event": problems[0].code, "smp_figures": {}})
+        return
     if not caller_reports or logger.hasHandlers():
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         is_archive = problems[0].code == ARCHIVE_CODE

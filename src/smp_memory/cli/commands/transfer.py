@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.cli.terminal import ProgressLine
     from smp_memory.exchange.replication import ExchangeReport, SessionExchange
     from smp_memory.exchange.store_copy import StoreCopyReport
 
@@ -30,6 +31,23 @@ class _Suggestions(tuple[str, ...]):
 
     def __contains__(self, value: object) -> bool:
         return True
+
+
+class _Progress:
+    """A line about the session that is being carried. While a single one is, the line with the seconds stays."""
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+        self._line: ProgressLine | None = None
+
+    def show(self, count: int, text: str) -> None:
+        if count > 1:
+            self._line = self._line or self._call.progress_line()
+            self._line.show(text)
+
+    def clear(self) -> None:
+        if self._line is not None:
+            self._line.clear()
 
 
 # -- convert
@@ -106,11 +124,11 @@ def _copy_store(call: Invocation) -> int | None:
     address = _address(call.options.to, "--to")
     if not scheme_of(address) and os.sep not in call.options.to:
         raise UserError(f"--to: {call.options.to} is no layout ({', '.join(LAYOUTS)}). To copy the store to a folder, write ./{call.options.to}", field="to")  # fmt: skip
-    line = call.progress_line()
+    line = _Progress(call)
     report = call.memory.copy_to(
         address,
         lambda number, count, session, memories: line.show(
-            f"{number} of {count} sessions, {plural(memories, 'memory')}: {session}"
+            count, f"{number} of {count} sessions, {plural(memories, 'memory')}: {session}"
         ),
     )
     line.clear()
@@ -203,8 +221,8 @@ def _address(text: str, name: str) -> str:
 def _exchange(
     call: Invocation, verb: str, run: Callable[[Callable[[int, int, str], None]], ExchangeReport]
 ) -> int | None:
-    line = call.progress_line()
-    report = run(lambda number, count, session: line.show(f"{number} of {count} sessions: {session}"))
+    line = _Progress(call)
+    report = run(lambda number, count, session: line.show(count, f"{number} of {count} sessions: {session}"))
     line.clear()
     call.answer(report.to_dict(), _exchange_lines(report, verb))
     if report.of("conflict", "refused"):

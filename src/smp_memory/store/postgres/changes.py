@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     StoredEntry = tuple[int, str, str]  # start, id and line
 
 NO_CURSOR = ""
+MOST_SESSIONS = 200  # that are read at once
+_LATER = f"{2**63 - 1}:{2**63 - 1}:"  # no transaction is as late as this
 _MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they are read session by session
 _SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
 
@@ -31,21 +33,24 @@ _SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come al
 _SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
 _IDENTITY = """pg_catalog.concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
     current_setting('smp.project', true), current_setting('smp.person', true))"""
-_NEW = "xid >= (SELECT xmin FROM last) AND NOT pg_visible_in_snapshot(xid, (SELECT snapshot FROM last))"
+_SAVED = "%(snapshot)s::pg_snapshot"
+# The server guesses from the value how few rows these are. A plan that looks expensive would be compiled, for hundreds of milliseconds.
+_NEW = f"xid >= pg_snapshot_xmin({_SAVED}) AND NOT pg_visible_in_snapshot(xid, {_SAVED}) AND EXISTS (SELECT FROM last)"
+_COLUMNS = "number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person"
+_ENTRIES = """UNION ALL SELECT 2, number, e.* FROM (SELECT number, origin FROM changed WHERE origin >= 0 LIMIT {most}) AS s,
+    LATERAL (SELECT start, id, line FROM {schema}.entry WHERE session = number AND start >= origin AND segment = 0 OFFSET 0) AS e"""
 _STATE = """SELECT 1, number, origin, id,
     pg_catalog.json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info, project, person)::text FROM changed"""
 _CATCH_UP = f"""
 WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
-last AS MATERIALIZED (
-    SELECT %(snapshot)s::pg_snapshot AS snapshot, pg_snapshot_xmin(%(snapshot)s::pg_snapshot) AS xmin FROM moment
-    WHERE identity = %(identity)s AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin(%(snapshot)s::pg_snapshot)
-),
+last AS MATERIALIZED (SELECT FROM moment WHERE identity = %(identity)s AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin({_SAVED})),
 new AS MATERIALIZED (SELECT session, start, id, line FROM {{schema}}.entry WHERE {_NEW} AND segment = 0 LIMIT {_MOST_NEW + 1}),
 changed AS MATERIALIZED (
-    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person, -1 AS origin FROM {{schema}}.session
-    WHERE number IN (SELECT number FROM {{schema}}.session WHERE {_NEW} UNION SELECT session FROM {{schema}}.entry WHERE {_NEW})
+    SELECT s.*, -1 AS origin
+    FROM (SELECT number FROM {{schema}}.session WHERE {_NEW} UNION SELECT session FROM {{schema}}.entry WHERE {_NEW}) AS n (wanted),
+        LATERAL (SELECT {_COLUMNS} FROM {{schema}}.session WHERE number = wanted OFFSET 0) AS s
     UNION ALL
-    SELECT number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person,
+    SELECT {_COLUMNS},
         CASE WHEN bytes <= {_SMALL_BYTES} AND count(*) OVER () <= {_FEW} THEN 0 ELSE -1 END
     FROM {{schema}}.session WHERE state = 'live' AND NOT EXISTS (SELECT FROM last)
 )
@@ -54,15 +59,15 @@ SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT coun
 FROM moment
 UNION ALL {_STATE}
 UNION ALL SELECT 2, session, start, id, line FROM new
-UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND segment = 0 WHERE origin = 0"""
+{_ENTRIES.replace("{most}", str(_FEW))}"""
 _READ = f"""
 WITH changed AS MATERIALIZED (
-    SELECT number, id, state, s.generation, ending, changes, xid, written, bytes, numbers, info, project, person, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
-    FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS w (number, generation, start) JOIN {{schema}}.session AS s USING (number)
-    WHERE state = 'live'
+    SELECT s.*, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
+    FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS w (wanted, generation, start),
+        LATERAL (SELECT {_COLUMNS} FROM {{schema}}.session WHERE number = wanted AND state = 'live' OFFSET 0) AS s
 )
 {_STATE}
-UNION ALL SELECT 2, session, start, e.id, line FROM changed JOIN {{schema}}.entry AS e ON session = number AND start >= origin AND segment = 0"""
+{_ENTRIES.replace("{most}", str(MOST_SESSIONS))}"""
 
 
 _LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[] IS NULL OR id = ANY(%s))"
@@ -147,7 +152,7 @@ def _sessions(rows: list[tuple[Any, ...]]) -> list[FedSession]:
 
 def changes_since(tables: Tables, cursor: str) -> Changes:
     """The sessions that changed since the cursor of earlier changes."""
-    identity, snapshot = json.loads(cursor) if cursor else ("", "1:1:")
+    identity, snapshot = json.loads(cursor) if cursor else ("", _LATER)
     statement, given = tables.sql(_CATCH_UP), {"identity": identity, "snapshot": snapshot}
     return Changes(tables.run(lambda connection: connection.execute(statement, given).fetchall()))
 

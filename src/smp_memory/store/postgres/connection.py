@@ -6,6 +6,9 @@ Guarantees: an address with a password is refused, and no password is part of an
 connection for all that it does. A connection that broke while idle (the server was restarted) is replaced before anything was sent over it. A child
 made by `fork` opens connections of its own and leaves those of its parent alone. SQL works behind PgBouncer in
 transaction mode: no prepared statements, no settings of a connection, no LISTEN.
+
+Truth: Unreachable means that nothing was stored, ConnectionLost that it is not known. A COMMIT counts only if the server says COMMIT and gives no
+warning; it warns if it did not wait for the replica that it should wait for. Transactions are READ COMMITTED whatever the server's default is.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from psycopg.pq import TransactionStatus
 from smp_memory.errors import (
     Busy,
     Conflict,
+    DurabilityUnknown,
     InvalidFormat,
     LockTimeout,
     NotAllowed,
@@ -40,8 +44,12 @@ from smp_memory.model.ids import without_password
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 10  # of a process
-_WAIT_SECONDS = 10.0  # for a free connection
+WAIT_SECONDS = 10.0  # for a free connection
+IDLE_SECONDS = 120.0  # after which the server ends a transaction whose process is silent, and frees its locks
 _CONNECT_SECONDS = 10
+# A peer that does not answer any more is given up after 25 seconds; by default, a lost answer is waited for two hours.
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+_DEFAULTS: dict[str, Any] = {**_KEEPALIVE, "application_name": "smp", "client_encoding": "UTF8"}
 _SCHEMA = "smp"
 _LONGEST_NAME = 56  # PostgreSQL's limit is 63; roles are named after the schema
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
@@ -74,7 +82,7 @@ class Address:
             )
         if not str(parts.get("port") or "").replace(",", "").isdigit() and parts.get("port"):
             raise _invalid_address(address, "the port is not a number")
-        parts.setdefault("application_name", "smp")
+        parts = {**_DEFAULTS, **parts}
         if "PGCONNECT_TIMEOUT" not in os.environ:
             parts.setdefault("connect_timeout", _CONNECT_SECONDS)
         self.conninfo = make_conninfo("", **parts)
@@ -94,8 +102,12 @@ def _is_name(text: str) -> bool:
     return is_word and not text[0].isdigit() and len(text) <= _LONGEST_NAME
 
 
-class ConnectionLost(StorageError):
-    """The connection broke; whether a change that was being committed is stored is not known."""
+class Unreachable(StorageError):
+    """There is no connection, or it broke before a change was to be committed: nothing was stored."""
+
+
+class ConnectionLost(DurabilityUnknown):
+    """The connection broke while a change was being committed; whether it is stored is not known."""
 
 
 class Connections:
@@ -112,35 +124,36 @@ class Connections:
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._thread = threading.local()  # `connection`: that of the transaction which this thread is in
 
+    def after_fork(self) -> None:
+        _abandoned.extend(self._idle)
+        self._start()
+
     @property
     def is_in_transaction(self) -> bool:
         return getattr(self._thread, "connection", None) is not None
 
     def run(self, work: Callable[[psycopg.Connection], T]) -> T:
         """Call `work`, which only reads, with a connection in autocommit mode; again if an idle one turns out to be broken."""
-        if self.is_in_transaction:
-            with self._plain_errors():
+        with self._plain_errors():
+            if self.is_in_transaction:
                 return work(self._thread.connection)
-        with self._plain_errors(), self._taken() as (connection, is_new):
-            try:
-                return work(connection)
-            except psycopg.OperationalError:
-                if is_new or not connection.broken:
-                    raise
-        self._forget_idle()
-        with self._plain_errors(), self._taken() as (connection, _):
-            return work(connection)
+            while True:
+                with self._taken() as (connection, is_new):
+                    try:
+                        return work(connection)
+                    except psycopg.OperationalError:
+                        if is_new or not connection.broken:
+                            raise
 
     def execute_once(self, work: Callable[[psycopg.Connection], T]) -> T:
         """Call `work`, one statement that changes something, in autocommit mode. Raises ConnectionLost if its outcome is not known."""
         if self.is_in_transaction:
-            with self._plain_errors():
-                return work(self._thread.connection)
+            return self.run(work)
         with self._plain_errors(), self._taken() as (connection, _):
-            return work(connection)
+            return self._confirmed(connection, work)
 
     @contextmanager
-    def transaction(self, lock_seconds: float | None = None) -> Iterator[psycopg.Connection]:
+    def transaction(self, lock_seconds: float = WAIT_SECONDS) -> Iterator[psycopg.Connection]:
         """A transaction, or the one in which this thread is already. All that the block changes is stored, or nothing if it raises.
 
         Raises ConnectionLost if it is not known whether it was committed.
@@ -149,47 +162,63 @@ class Connections:
             with self._plain_errors():
                 yield self._thread.connection
             return
-        with self._plain_errors(), self._begun() as connection:
-            if lock_seconds is not None:
-                connection.execute(f"SET LOCAL lock_timeout = {max(1, int(lock_seconds * 1000))}")
+        with self._plain_errors(), self._begun(lock_seconds) as connection:
             self._thread.connection = connection
             try:
                 yield connection
             except BaseException:
-                self._thread.connection = None
-                if not connection.closed:
+                with suppress(psycopg.Error):  # of a broken connection the server rolls back by itself
                     connection.execute("ROLLBACK")
                 raise
-            self._thread.connection = None
-            if connection.execute("COMMIT").statusmessage != "COMMIT":  # an error inside was swallowed
-                raise StorageError(f"The server undid the transaction: {self.address.shown}.", path=self.address.shown)
+            finally:
+                self._thread.connection = None
+            status = self._confirmed(connection, lambda connection: connection.execute("COMMIT").statusmessage)
+            if status != "COMMIT":
+                message = f"The server rolled a transaction back: {self.address.shown}. Nothing was stored."
+                raise StorageError(message, path=self.address.shown)
 
     @contextmanager
-    def _begun(self) -> Iterator[psycopg.Connection]:
-        with self._taken() as (connection, is_new):
-            try:
-                connection.execute("BEGIN")
-                is_broken = False
-            except psycopg.OperationalError:
-                is_broken = not is_new and connection.broken
-                if not is_broken:
-                    raise
-            if not is_broken:
+    def _begun(self, lock_seconds: float) -> Iterator[psycopg.Connection]:
+        milliseconds = max(1, int(lock_seconds * 1000))
+        statement = (
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {milliseconds}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_SECONDS * 1000)}"
+        )
+        while True:
+            with self._taken() as (connection, is_new):
+                try:
+                    connection.execute(statement)
+                except psycopg.OperationalError:
+                    if is_new or not connection.broken:
+                        raise
+                    continue
                 yield connection
                 return
-        self._forget_idle()
-        with self._taken() as (connection, _):
-            connection.execute("BEGIN")
-            yield connection
+
+    def _confirmed(self, connection: psycopg.Connection, work: Callable[[psycopg.Connection], T]) -> T:
+        """Call `work`, which commits. A warning with its answer means that the server did not wait for its replica."""
+        warnings: list[str] = []
+
+        def note(notice: psycopg.errors.Diagnostic) -> None:
+            if notice.severity_nonlocalized == "WARNING":
+                warnings.append(str(notice.message_primary))
+
+        connection.add_notice_handler(note)
+        try:
+            result = work(connection)
+        except psycopg.OperationalError as error:
+            raise plain_error(error, self.address.shown, is_commit=True) from error
+        finally:
+            connection.remove_notice_handler(note)
+        if warnings:
+            raise _lost(self.address.shown, warnings[0])
+        return result
 
     @contextmanager
     def _taken(self) -> Iterator[tuple[psycopg.Connection, bool]]:
-        if os.getpid() != self._process:
-            _abandoned.extend(self._idle)
-            self._start()
-        if not self._room.acquire(timeout=_WAIT_SECONDS):
+        if not self._room.acquire(timeout=WAIT_SECONDS):
             raise Busy(
-                f"All {MOST_CONNECTIONS} connections of this process to {self.address.shown} were in use for {_WAIT_SECONDS:g} seconds. Repeat it.",
+                f"All {MOST_CONNECTIONS} connections of this process to {self.address.shown} were in use for {WAIT_SECONDS:g} seconds. Repeat it.",
                 limit=MOST_CONNECTIONS,
             )
         try:
@@ -214,9 +243,6 @@ class Connections:
         except IndexError:
             return None
 
-    def _forget_idle(self) -> None:
-        _close_all(self._idle, self._process)
-
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         try:
@@ -225,7 +251,7 @@ class Connections:
             raise plain_error(error, self.address.shown) from error
 
     def close(self) -> None:
-        self._forget_idle()
+        _close_all(self._idle, self._process)
 
 
 def _close_all(idle: list[psycopg.Connection], process: int) -> None:
@@ -236,7 +262,7 @@ def _close_all(idle: list[psycopg.Connection], process: int) -> None:
 
 _NO_ROOM = "The server has no free connection"
 _REFUSED = "The server refused the login"
-_NO_PASSWORD = f"{_REFUSED} (see the passfile ~/.pgpass)"
+_NO_PASSWORD = f"{_REFUSED}; see the passfile ~/.pgpass"
 _NO_DATABASE = "The database does not exist; its administrator makes it with `createdb`"
 _NO_STORE = "There is no store at this address; `smp init` makes one"
 _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
@@ -261,33 +287,39 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.InvalidSchemaName, StoreNotFound, _NO_STORE),
     (sql_errors.UndefinedTable, StoreNotFound, _NO_STORE),
 )
-# While connecting, the server's words are all that is known; those of another language count as a failed connection.
-_WORDS: tuple[tuple[str, type[SMPError], str], ...] = (
+_REFUSALS = (  # of a login; libpq gives their text only
     ("too many clients", Busy, _NO_ROOM),
     ("too many connections", Busy, _NO_ROOM),
-    ("connection slots", Busy, _NO_ROOM),
+    ("remaining connection slots", Busy, _NO_ROOM),
     ("no more connections allowed", Busy, _NO_ROOM),
-    ("no password supplied", NotAllowed, _NO_PASSWORD),
-    ("password authentication", NotAllowed, _NO_PASSWORD),
+    ("password", NotAllowed, _NO_PASSWORD),
     ("authentication failed", NotAllowed, _REFUSED),
-    ("no pg_hba.conf entry", NotAllowed, _REFUSED),
-    ("is not permitted to log in", NotAllowed, _REFUSED),
-    ('FATAL: role "', NotAllowed, _REFUSED),
+    ("pg_hba.conf", NotAllowed, _REFUSED),
     ("permission denied for database", NotAllowed, _REFUSED),
+    ("not permitted to log in", NotAllowed, _REFUSED),
+    ('FATAL: role "', NotAllowed, _REFUSED),
     ('FATAL: database "', StoreNotFound, _NO_DATABASE),
     ("definition of service", StoreNotFound, "The service file lacks the service"),
 )
 
 
-def plain_error(error: psycopg.Error, address: str) -> SMPError:
-    """An error of the database as one that a caller can act on."""
-    reason = " ".join(str(error.diag.message_primary or error).split())
+def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) -> SMPError:
+    """An error of the database as one that a caller can act on. `is_commit`: a change may be stored although there was no answer."""
+    reason = " ".join(str(error.diag.message_primary or error).split()).rstrip(".")
     for kind, ours, text in _KINDS:
         if isinstance(error, kind):
             return ours(f"{text}: {address} ({reason}).", path=address)
-    for words, ours, text in _WORDS if isinstance(error, psycopg.OperationalError) else ():
-        if words in reason:
+    if not isinstance(error, psycopg.OperationalError):
+        return StorageError(f"The server failed: {address} ({reason}). Nothing was half-written.", path=address)
+    if is_commit:
+        return _lost(address, reason)
+    for part, ours, text in _REFUSALS if error.sqlstate is None else ():
+        if part in reason:
             return ours(f"{text}: {address} ({reason.rpartition('FATAL: ')[2]}).", path=address)
-    if isinstance(error, psycopg.OperationalError):
-        return ConnectionLost(f"The server cannot be reached: {address} ({reason}).", path=address, recoverable=True)
-    return StorageError(f"The server failed: {address} ({reason}). Nothing was half-written.", path=address)
+    message = f"The server cannot be reached: {address} ({reason}). Nothing was stored."
+    return Unreachable(message, path=address, reason=reason, recoverable=True)
+
+
+def _lost(address: str, reason: str) -> ConnectionLost:
+    message = f"The server did not confirm a change: {address} ({reason}). It is not known whether the change is stored; look before you repeat it."
+    return ConnectionLost(message, path=address, reason=reason, recoverable=True)

@@ -29,7 +29,7 @@ from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import LIVE
 from smp_memory.observe import incomplete
 from smp_memory.observe.telemetry import INDEX, observe
-from smp_memory.store.postgres.changes import NO_CURSOR, changes_since, live_numbers, read_sessions
+from smp_memory.store.postgres.changes import MOST_SESSIONS, NO_CURSOR, changes_since, live_numbers, read_sessions
 from smp_memory.store.postgres.tables import LAYOUT, EntryRows, decode_entry, decode_numbers
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _CURSOR, AS_OF = "feed", "as_of"  # keys in the index's table `meta`: what was read, and the time of the last catch-up
 _ENTRIES = "entries"  # the only "file" of an indexed session
 _DUPLICATES = "~"  # as the places of memories of a session in which an id was allocated twice
-_CHUNK_BYTES, _CHUNK_SESSIONS = 4 << 20, 200  # read by one statement
+_CHUNK_BYTES = 4 << 20  # of the sessions that are read by one statement
 _SAVE_SECONDS = 30.0  # how often the time of a catch-up that found nothing is saved
 
 
@@ -109,8 +109,8 @@ class PostgresSource:
 
     def fill(self, index: Index, sessions: list[str] | None) -> None:
         run, numbers = _CatchUp(self._tables, index, sessions, None), live_numbers(self._tables, sessions)
-        for first in range(0, len(numbers), _CHUNK_SESSIONS):
-            part = numbers[first : first + _CHUNK_SESSIONS]
+        for first in range(0, len(numbers), MOST_SESSIONS):
+            part = numbers[first : first + MOST_SESSIONS]
             for each in read_sessions(self._tables, [(number, -1, 0) for number in part]):
                 run.index_session(index, each)
 
@@ -362,7 +362,7 @@ def _chunks(sessions: list[FedSession]) -> Iterator[list[FedSession]]:
     chunk: list[FedSession] = []
     size = 0
     for each in sessions:
-        if chunk and (size + each.bytes > _CHUNK_BYTES or len(chunk) >= _CHUNK_SESSIONS):
+        if chunk and (size + each.bytes > _CHUNK_BYTES or len(chunk) >= MOST_SESSIONS):
             yield chunk
             chunk, size = [], 0
         chunk.append(each)

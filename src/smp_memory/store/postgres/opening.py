@@ -13,7 +13,7 @@ from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
 from smp_memory.privacy.settings import checked
 from smp_memory.store.postgres import schema
-from smp_memory.store.postgres.connection import Address, ConnectionLost, Connections
+from smp_memory.store.postgres.connection import Address, Connections, Unreachable
 from smp_memory.store.postgres.offline import OfflineStore, offer
 from smp_memory.store.postgres.postgres_store import NAME, PostgresStore
 
@@ -53,9 +53,9 @@ def open_postgres(
             stored, f"{shown}#settings", environ=os.environ, arguments=config, trusted=state.trusted_settings()
         )
         return PostgresStore(connections, checked(settings), _moment(meta.get("configured_at")), admit, state), is_new
-    except ConnectionLost as error:
+    except Unreachable as error:
         connections.close()
-        raise ConnectionLost(error.message + offer(place.shown), **error.details) from error
+        raise Unreachable(error.message + offer(place.shown), **error.details) from error
     except BaseException:
         connections.close()
         raise

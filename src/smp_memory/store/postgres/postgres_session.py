@@ -4,9 +4,9 @@ Commit, in one statement: the row's counters go up if its `changes` is still wha
 costs one round trip. If another process wrote meanwhile, or holds the row, the batches are resolved again in a transaction that has locked the row.
 
 Guarantees: those of `store.port`. If the connection breaks during a commit, the row is changed once more over a new connection: after that the
-old statement can no longer take effect, and whether its entries are there is the true answer. Only if the server cannot be reached
-for as long as a lock is waited for, DurabilityUnknown is raised. What is in the tables is checked like files: a line that cannot be read, or whose id differs from that of its row,
-is a problem with the row's place, and hides no other.
+old statement can no longer take effect, and whether its entries are there is the true answer. If they are not, they are stored again. A server that is away
+is waited for as long as a lock is; then the error says that nothing was stored, or DurabilityUnknown that it is not known.
+What a process keeps of a session counts only if the server has it: a server that lost the last writes is recognised by the last row, and the session is read anew.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import time
 from functools import partial
+from os import urandom
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError
+from smp_memory.errors import Busy, Conflict, DurabilityUnknown, MemoryNotFound, SessionCorrupt, SMPError, StorageError
 from smp_memory.model.content_checks import content_problems
 from smp_memory.model.history import COLD, HOT, IdAllocator, SessionHistory
 from smp_memory.model.reports import Problem, Report
@@ -27,9 +28,19 @@ from smp_memory.model.storage_reports import ColdMemory
 from smp_memory.observe import incomplete
 from smp_memory.privacy.settings import session_settings
 from smp_memory.store.durability import GroupCommit
-from smp_memory.store.postgres.connection import ConnectionLost
+from smp_memory.store.postgres.connection import ConnectionLost, Unreachable
 from smp_memory.store.postgres.rewriting import Rewriting
-from smp_memory.store.postgres.tables import COLD_ROWS, FILE, LAYOUT, EntryRows, KnownRow, decode_numbers, encode_entry
+from smp_memory.store.postgres.tables import (
+    COLD_ROWS,
+    FILE,
+    LAYOUT,
+    TAIL,
+    EntryRows,
+    KnownRow,
+    ReadTo,
+    decode_numbers,
+    encode_entry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +57,16 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.2
 
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
-_APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_ROW = f"SELECT {_STATE} FROM {{schema}}.session WHERE number = %s AND id = %s AND state = %s"
+# `follows`: the server still has the last row that was read, and only appended since.
+_NEW_ROWS = f"""
+SELECT {_STATE}, follows, start, e.id, line FROM {{schema}}.session AS s
+CROSS JOIN LATERAL (SELECT generation = %s AND EXISTS (
+    SELECT FROM {{schema}}.entry WHERE session = number AND start = %s AND segment = 0 AND right(line, {TAIL}) = %s
+) AS follows) AS known
+LEFT JOIN {{schema}}.entry AS e ON e.session = number AND segment = 0 AND start >= CASE WHEN follows THEN %s ELSE 0 END
+WHERE number = %s AND s.id = %s AND state = %s ORDER BY start"""
 
 
 class PostgresSession:
@@ -62,7 +82,7 @@ class PostgresSession:
         self._mutex = RLock()
         self._known: KnownRow | None = None  # as of the last read or write
         self._history = SessionHistory()
-        self._read_to = (-1, 0)  # generation and offset up to which the history was read
+        self._read_to = ReadTo()
         self._problems: list[Problem] = []
         self._config: Config | None = None
         self._group = GroupCommit(self._commit_group)
@@ -70,6 +90,10 @@ class PostgresSession:
     def after_fork(self) -> None:
         self._mutex, self._group = RLock(), GroupCommit(self._commit_group)
         self._forget()
+
+    def _forget(self) -> None:
+        """What was kept of the session may not be what is stored."""
+        self._known, self._read_to = None, ReadTo()
 
     # -- settings and sizes
 
@@ -109,15 +133,19 @@ class PostgresSession:
 
     def _commit_surely(self, batches: list[BatchPort]) -> None:
         """Store these batches. After a lost connection the truth is found out first; then they are stored if they were not."""
-        try:
-            self._commit_batches(batches)
-            return
-        except ConnectionLost as error:
-            attempt, lost = self._sent, error
-            if attempt is None:
-                raise
-        if not self._was_stored(*attempt, lost):
-            self._commit_batches(batches)
+        until = time.monotonic() + self.config.lock_timeout_seconds
+        while True:
+            try:
+                self._commit_batches(batches)
+                return
+            except (ConnectionLost, Unreachable) as error:
+                lost = error
+            if isinstance(lost, ConnectionLost) and self._sent and self._was_stored(*self._sent, lost):
+                return
+            if time.monotonic() > until:
+                message = f"Session {self.session} could not be written ({lost.details['reason']}). Nothing was stored."
+                raise Unreachable(message, session=self.session, path=self._tables.root, recoverable=True) from lost
+            time.sleep(_RETRY_SECONDS)
 
     def _commit_batches(self, batches: list[BatchPort]) -> None:
         needs = batches[0].needs_histories
@@ -125,17 +153,17 @@ class PostgresSession:
         try:
             if self._known is None or needs:
                 self._refresh(with_history=needs)
-            if not self._append(batches):
-                with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
-                    self._lock(connection, with_history=needs)
-                    self._append(batches)
-        except BaseException:  # what this process knows may not be what was stored
+            if self._append(batches):
+                return
+            with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+                self._lock(connection, with_history=needs)
+                if not self._append(batches):
+                    raise StorageError(
+                        f"Session {self.session} changed although its row is locked.", session=self.session
+                    )
+        except BaseException:
             self._forget()
             raise
-
-    def _forget(self) -> None:
-        """Read everything anew next time."""
-        self._known, self._read_to = None, (-1, 0)
 
     def _append(self, batches: list[BatchPort]) -> bool:
         """Resolve and store these batches; False if another process wrote or holds the row."""
@@ -170,31 +198,25 @@ class PostgresSession:
         numbers = json.dumps(allocator.numbers)
         names = " ".join([entry.id for entry in entries])
         places = " ".join(map(str, starts))  # texts are sent faster than lists
-        wait = str(int(self.config.lock_timeout_seconds * 1000))
+        wait = str(max(1, int(self.config.lock_timeout_seconds * 1000)))  # 0 would be for ever
+        changes = known.changes + 1 + int.from_bytes(urandom(4), "big")  # see schema.py
         values = (
-            self.number,
-            known.changes,
-            allocator.seq,
-            numbers,
-            end,
-            is_quiet,
-            places,
-            names,
-            "\n".join(lines),
-            wait,
-        )
+            self.number, known.changes, changes, allocator.seq, numbers, end, is_quiet, places, names, "\n".join(lines), wait
+        )  # fmt: skip
         self._sent = starts[0], lines[0]
         statement = self._tables.sql(_APPEND)
-        if self._tables.connections.execute_once(
-            lambda connection: connection.execute(statement, values).fetchone()
-        ) != (True,):
+        execute = self._tables.connections.execute_once
+        try:
+            if execute(lambda connection: connection.execute(statement, values).fetchone()) != (True,):
+                return False
+        except Conflict:  # the server's default isolation is above READ COMMITTED
             return False
         self._known = KnownRow(
-            self.number, LIVE, known.generation, known.changes + 1, end, allocator.seq, allocator.numbers, known.bytes + size
+            self.number, LIVE, known.generation, changes, end, allocator.seq, allocator.numbers, known.bytes + size
         )  # fmt: skip
-        if self._read_to == (known.generation, known.ending):  # the history has all that was before
+        if self._read_to[:2] == (known.generation, known.ending):  # the history has all that was before
             self._history.add(entry.copy() for entry in entries)
-            self._read_to = known.generation, end
+            self._read_to = ReadTo(known.generation, end, starts[-1], lines[-1][-TAIL:])
         return True
 
     def _was_stored(self, start: int, line: str, lost: ConnectionLost) -> bool:
@@ -206,13 +228,12 @@ class PostgresSession:
                     self._tables.change(connection, self.number)  # the statement under way requires the old `changes`
                     query = self._tables.sql("SELECT line FROM {schema}.entry WHERE session = %s AND start = %s")
                     stored = connection.execute(query, (self.number, start)).fetchone() == (line,)
-                    self._known = None
                 return stored
-            except (ConnectionLost, SMPError) as error:
-                if time.monotonic() > until or not isinstance(error, ConnectionLost):
+            except SMPError as error:
+                if time.monotonic() > until or not isinstance(error, ConnectionLost | Unreachable | Busy):
                     raise DurabilityUnknown(
-                        f"The connection broke while session {self.session} was written, and the server did not come back "
-                        f"({lost.message}) It is not known whether the write is stored: look before you repeat it, or repeat it "
+                        f"The connection broke while session {self.session} was written ({lost.details['reason']}), and the server did not "
+                        f"tell the outcome ({error.message}) It is not known whether the write is stored: look before you repeat it, or repeat it "
                         "with an idempotency key.",
                         session=self.session, path=self._tables.root, recoverable=True,
                     ) from error  # fmt: skip
@@ -220,8 +241,8 @@ class PostgresSession:
 
     def _lock(self, connection: Connection, *, with_history: bool = True) -> KnownRow:
         """Lock the row until the end of the transaction, and read the session as it is then."""
-        query = self._tables.sql("SELECT state FROM {schema}.session WHERE number = %s FOR UPDATE")
-        if connection.execute(query, (self.number,)).fetchone() != (self._state,):
+        query = self._tables.sql("SELECT state FROM {schema}.session WHERE number = %s AND id = %s FOR UPDATE")
+        if connection.execute(query, (self.number, self.session)).fetchone() != (self._state,):
             raise self._tables.session_not_found(self.session)
         return self._refresh(with_history=with_history)
 
@@ -230,33 +251,28 @@ class PostgresSession:
     def _refresh(self, *, with_history: bool = False) -> KnownRow:
         """Read the row, and what was written since the last read, in one statement."""
         with self._mutex:
-            generation, end = self._read_to if with_history else (0, 0)
-            query = f"SELECT {_STATE}, start, e.id, line FROM {{schema}}.session AS s LEFT JOIN {{schema}}.entry AS e"
-            query += (
-                " ON e.session = s.number AND segment = 0 AND (start >= %s OR generation <> %s)"
-                if with_history
-                else " ON false"
-            )
-            query += " WHERE number = %s AND state = %s ORDER BY start"
-            given = ((end, generation) if with_history else ()) + (self.number, self._state)
-            rows = self._tables.run(lambda connection: connection.execute(self._tables.sql(query), given).fetchall())
+            generation, ending, start, tail = self._read_to
+            last: tuple[Any, ...] = (generation, start, tail, ending) if with_history else ()
+            query = _NEW_ROWS if with_history else _ROW
+            rows = self._tables.rows(query, *last, self.number, self.session, self._state)
             if not rows:
                 raise self._tables.session_not_found(self.session)
-            number, state, generation, changes, ending, seq, numbers, size = rows[0][:8]
-            self._known = known = KnownRow(
-                number, state, generation, changes, ending, seq, decode_numbers(numbers), size
-            )
+            number, state, generation, changes, ending, seq, numbers, size, *follows = rows[0][:9]
+            known = KnownRow(number, state, generation, changes, ending, seq, decode_numbers(numbers), size)
             if with_history:
-                self._add(known, EntryRows((row[8:] for row in rows if row[8] is not None), self.location))
+                self._add(known, [row[9:] for row in rows if row[9] is not None], follows=follows[0])
+            self._known = known
             return known
 
-    def _add(self, known: KnownRow, rows: EntryRows) -> None:
-        if self._read_to[0] != known.generation:
+    def _add(self, known: KnownRow, rows: list[tuple[int, str, str]], *, follows: bool) -> None:
+        if not follows:
             self._history, self._problems = SessionHistory(lambda: known.numbers or {}), []
-        self._read_to = known.generation, known.ending
-        self._problems += rows.problems
-        if rows.entries:
-            self._history.add(rows.entries)
+        read = EntryRows(rows, self.location)
+        self._problems += read.problems
+        if read.entries:
+            self._history.add(read.entries)
+        start, tail = (rows[-1][0], rows[-1][2][-TAIL:]) if rows else self._read_to[2:] if follows else (-1, "")
+        self._read_to = ReadTo(known.generation, known.ending, start, tail)
 
     def history(
         self,
@@ -299,11 +315,10 @@ class PostgresSession:
         """Rows of this session, which must be in its state."""
         query = self._tables.sql(
             "SELECT start, e.id, line FROM {schema}.session AS s LEFT JOIN {schema}.entry AS e "
-            f"ON e.session = s.number AND segment = %s {condition} WHERE number = %s AND state = %s ORDER BY start"
+            f"ON e.session = s.number AND segment = %s {condition} WHERE number = %s AND s.id = %s AND state = %s ORDER BY start"
         )
-        rows = self._tables.run(
-            lambda connection: connection.execute(query, (segment, value, self.number, self._state)).fetchall()
-        )
+        given = (segment, value, self.number, self.session, self._state)
+        rows = self._tables.run(lambda connection: connection.execute(query, given).fetchall())
         if not rows:
             raise self._tables.session_not_found(self.session)
         return [row for row in rows if row[0] is not None]
@@ -355,9 +370,11 @@ class PostgresSession:
 
     def info(self) -> SessionInfo:
         query = self._tables.sql(
-            "SELECT info, seq, numbers, project, person FROM {schema}.session WHERE number = %s AND state = %s"
+            "SELECT info, seq, numbers, project, person FROM {schema}.session WHERE number = %s AND id = %s AND state = %s"
         )
-        row = self._tables.run(lambda connection: connection.execute(query, (self.number, self._state)).fetchone())
+        row = self._tables.run(
+            lambda connection: connection.execute(query, (self.number, self.session, self._state)).fetchone()
+        )
         if row is None:
             raise self._tables.session_not_found(self.session)
         return self._info_of(*row)

@@ -28,6 +28,7 @@ from smp_memory.privacy.audit import Audit, decoded
 from smp_memory.store.postgres.erasure import Erasure, clean_table
 from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
+from smp_memory.store.postgres.server_check import ServerCheck
 from smp_memory.store.postgres.tables import LAYOUT, Tables, decode_object
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class PostgresStore:
     """Sessions, index, logs and settings of one schema."""
 
     files, layout_name = None, NAME
+    checks = (ServerCheck,)  # of `smp doctor`
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class PostgresStore:
         self.root, self.check_open = self.tables.root, self.tables.check_open
         self._configured_at = configured_at
         self._mutex = RLock()
-        self._sessions: weakref.WeakValueDictionary[int, PostgresSession] = weakref.WeakValueDictionary()
+        self._sessions: weakref.WeakValueDictionary[tuple[int, str], PostgresSession] = weakref.WeakValueDictionary()
         self.state = state
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
@@ -131,7 +133,7 @@ class PostgresStore:
             raise StorageCorrupt(f"Archived session {session} is larger than {max_bytes} bytes.", session=session)
         opened = PostgresSession(self.tables, number, session, state)
         with self._mutex:
-            return self._sessions.setdefault(number, opened) if state == LIVE else opened
+            return self._sessions.setdefault((number, session), opened) if state == LIVE else opened
 
     def create(
         self,
@@ -282,6 +284,7 @@ class PostgresStore:
 
     def after_fork(self) -> None:
         self._mutex = RLock()
+        self.tables.connections.after_fork()
         for session in list(self._sessions.values()):
             session.after_fork()
 

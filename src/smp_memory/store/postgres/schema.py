@@ -18,7 +18,8 @@ The feed of the index: a new entry has the `xid` of its transaction, and any oth
 rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
 Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
 What a role may not store even with SQL is checked: ids that are no names, lines and metadata that are longer than files may have.
-`generation` grows when entries are removed, moved or replaced; appends leave it.
+`generation` grows when entries are removed, moved or replaced; appends leave it. `changes` and `generation` grow by random steps: a server that
+lost the last changes, because a replica was promoted or a backup restored, does not reach the same numbers with other content.
 
 Versions: `schema_version` numbers the tables, `readable_by` is the oldest version that may still use them. A migration adds
 columns and tables and never changes what older ones mean, so old and new processes work side by side; if that is impossible,
@@ -40,6 +41,7 @@ OLDEST_READER = 1  # versions of SMP that know this one can use the tables
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1000000000)::bigint';
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -52,8 +54,8 @@ CREATE TABLE {schema}.session (
     numbers text NOT NULL CHECK (octet_length(numbers) <= {short}),
     ending bigint NOT NULL DEFAULT 0 CHECK (ending >= 0),
     bytes bigint NOT NULL DEFAULT 0,
-    changes bigint NOT NULL DEFAULT 0,
-    generation bigint NOT NULL DEFAULT 0,
+    changes bigint NOT NULL DEFAULT {schema}.next(0),
+    generation bigint NOT NULL DEFAULT {schema}.next(0),
     written timestamptz NOT NULL DEFAULT clock_timestamp(),
     moved bigint NOT NULL DEFAULT 0,
     about text NOT NULL DEFAULT '{{}}' CHECK (octet_length(about) <= {short}),
@@ -83,13 +85,13 @@ CREATE TABLE {schema}.token (position bigint GENERATED ALWAYS AS IDENTITY PRIMAR
 CREATE TABLE {schema}.access (role name NOT NULL, project text, person text, may_write boolean NOT NULL DEFAULT false);
 
 CREATE FUNCTION {schema}.append(
-    wanted bigint, known bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
+    wanted bigint, known bigint, new_changes bigint, new_seq bigint, new_numbers text, new_ending bigint, quiet boolean, starts text, ids text, lines text,
     lock_milliseconds text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('lock_timeout', lock_milliseconds, true);
     UPDATE {schema}.session
-    SET seq = new_seq, numbers = new_numbers, bytes = bytes + new_ending - ending, ending = new_ending, changes = changes + 1,
+    SET seq = new_seq, numbers = new_numbers, bytes = bytes + new_ending - ending, ending = new_ending, changes = new_changes,
         written = CASE WHEN quiet THEN written ELSE clock_timestamp() END
     WHERE number = wanted AND changes = known AND state = 'live';
     IF NOT FOUND THEN

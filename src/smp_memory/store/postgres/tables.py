@@ -36,6 +36,7 @@ HOT_ROWS, COLD_ROWS = 0, 1  # values of `entry.segment`
 LAYOUT = JsonlLayout()  # of the metadata
 _CODEC, _NAMES = JsonLines(), FieldNames(time="timestamp", names={}, writes_type=True)
 _LARGEST_NUMBER = 10**12
+TAIL = 40  # characters at the end of a line by which it is recognised; they have the checksum
 _AT_ONCE = 5000  # rows of one statement
 
 
@@ -74,6 +75,15 @@ def decode_object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+class ReadTo(NamedTuple):
+    """How far a process has read the history of a session."""
+
+    generation: int = -1
+    ending: int = 0  # the offset
+    start: int = -1  # of the last row
+    tail: str = ""  # the end of its line
 
 
 def encode_entry(entry: Entry) -> str:
@@ -146,7 +156,7 @@ class Tables:
 
     def transaction(self, lock_seconds: float | None = None) -> AbstractContextManager[Connection]:
         self.check_open()
-        return self.connections.transaction(lock_seconds)
+        return self.connections.transaction(self.config.lock_timeout_seconds if lock_seconds is None else lock_seconds)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
@@ -168,10 +178,11 @@ class Tables:
         counted = "(SELECT coalesce(sum(octet_length(line) + 1), 0) FROM {schema}.entry AS e WHERE e.session = %s AND segment = 0)"
         size, more = (counted, (number,)) if generation else ("bytes", ())
         statement = (
-            "UPDATE {schema}.session SET changes = changes + 1, xid = pg_current_xact_id(), generation = generation + %s, "
+            "UPDATE {schema}.session SET changes = {schema}.next(changes), xid = pg_current_xact_id(), "
+            f"generation = {'{schema}.next(generation)' if generation else 'generation'}, "
             f"bytes = {size}{columns} WHERE number = %s RETURNING bytes"
         )
-        row = connection.execute(self.sql(statement), (generation, *more, *values.values(), number)).fetchone()
+        row = connection.execute(self.sql(statement), (*more, *values.values(), number)).fetchone()
         return row[0] if row is not None else 0
 
     def write_info(self, connection: Connection, number: int, info: SessionInfo) -> None:
