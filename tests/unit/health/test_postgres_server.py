@@ -37,12 +37,9 @@ def kinds(address: str) -> list[tuple[str, str]]:
     return [(severity, message.partition(" ")[0]) for severity, message in issues(address)]
 
 
-OWNER = (NOTE, "Row-level")
-
-
 def test_safe_server_has_no_issue(safe: Server) -> None:
     address = safe.new_schema_address()
-    assert kinds(address) == [OWNER]
+    assert kinds(address) == []
     with smp_memory.open(address) as memory:
         (check,) = [check for check in memory.doctor().checks if check.name == "server"]
         assert memory.doctor().ok
@@ -75,7 +72,7 @@ def test_synchronous_commit(safe: Server, value: str, has_replica: bool, severit
         safe.sql("ALTER SYSTEM RESET synchronous_standby_names", "postgres")
         safe.sql("SELECT pg_reload_conf()", "postgres")
         safe.sql("ALTER DATABASE smp RESET synchronous_commit", "postgres")
-    assert found == ([(severity, "synchronous_commit")] if severity else []) + [OWNER]
+    assert found == ([(severity, "synchronous_commit")] if severity else [])
 
 
 def test_fsync_and_full_page_writes(postgres: Server) -> None:
@@ -102,6 +99,13 @@ def test_tables_of_a_newer_version(safe: Server) -> None:
     smp_memory.open(address).close()
     safe.sql(f"UPDATE {address.rpartition('schema=')[2]}.meta SET value = '99' WHERE name = 'schema_version'")
     assert (NOTE, "The tables are of version 99, this SMP knows 1; it can use them.") in issues(address)
+
+
+def test_owner_of_tables_with_rights_per_role(safe: Server) -> None:
+    address = safe.new_schema_address()
+    smp_memory.open(address).close()
+    safe.sql(f"INSERT INTO {address.rpartition('schema=')[2]}.access (role, project) VALUES ('smp', 'shop')")
+    assert kinds(address) == [(NOTE, "Rights")]
 
 
 def test_replica(safe: Server) -> None:

@@ -7,7 +7,7 @@ connection for all that it does. A connection that broke while idle (the server 
 made by `fork` opens connections of its own and leaves those of its parent alone. SQL works behind PgBouncer in
 transaction mode: no prepared statements, no settings of a connection, no LISTEN.
 
-Truth: Unreachable means that nothing was stored, ConnectionLost that it is not known. A COMMIT counts only if the server says COMMIT and gives no
+Truth: Unreachable means that a statement changed nothing, ConnectionLost that it is not known. A COMMIT counts only if the server says COMMIT and gives no
 warning; it warns if it did not wait for the replica that it should wait for. Transactions are READ COMMITTED whatever the server's default is.
 """
 
@@ -103,7 +103,7 @@ def _is_name(text: str) -> bool:
 
 
 class Unreachable(StorageError):
-    """There is no connection, or it broke before a change was to be committed: nothing was stored."""
+    """There is no connection, or it broke while nothing was being committed: this statement changed nothing."""
 
 
 class ConnectionLost(DurabilityUnknown):
@@ -260,12 +260,17 @@ def _close_all(idle: list[psycopg.Connection], process: int) -> None:
             idle.pop().close()
 
 
+_NO_ROOM = "The server has no free connection"
+_REFUSED = "The server refused the login"
+_NO_PASSWORD = f"{_REFUSED}; see the passfile ~/.pgpass"
+_NO_DATABASE = "The database does not exist; its administrator makes it with `createdb`"
+_NO_STORE = "There is no store at this address; `smp init` makes one"
 _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.LockNotAvailable, LockTimeout, "Another process holds the session for too long"),
     (sql_errors.QueryCanceled, QueryTimeout, "The server cancelled a statement that took too long"),
     (sql_errors.SerializationFailure, Conflict, "Another process changed the same rows"),
     (sql_errors.DeadlockDetected, Conflict, "Another process changed the same rows"),
-    (sql_errors.TooManyConnections, Busy, "The server has no free connection"),
+    (sql_errors.TooManyConnections, Busy, _NO_ROOM),
     (sql_errors.DiskFull, StorageFull, "The server has no room left"),
     (
         sql_errors.ReadOnlySqlTransaction,
@@ -277,23 +282,24 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
         NotAllowed,
         "The database role lacks a right, or row-level security hides the session",
     ),
-    (sql_errors.InvalidAuthorizationSpecification, NotAllowed, "The server refused the login"),
-    (sql_errors.InvalidCatalogName, StoreNotFound, "The database does not exist"),
-    (sql_errors.InvalidSchemaName, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
-    (sql_errors.UndefinedTable, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
+    (sql_errors.InvalidAuthorizationSpecification, NotAllowed, _REFUSED),
+    (sql_errors.InvalidCatalogName, StoreNotFound, _NO_DATABASE),
+    (sql_errors.InvalidSchemaName, StoreNotFound, _NO_STORE),
+    (sql_errors.UndefinedTable, StoreNotFound, _NO_STORE),
 )
 _REFUSALS = (  # of a login; libpq gives their text only
-    ("too many clients", Busy, "The server has no free connection"),
-    ("too many connections", Busy, "The server has no free connection"),
-    ("remaining connection slots", Busy, "The server has no free connection"),
-    ("no more connections allowed", Busy, "The server has no free connection"),
-    ("password", NotAllowed, "The server refused the login; see the passfile ~/.pgpass"),
-    ("authentication failed", NotAllowed, "The server refused the login"),
-    ("pg_hba.conf", NotAllowed, "The server refused the login"),
-    ("permission denied for database", NotAllowed, "The server refused the login"),
-    ("not permitted to log in", NotAllowed, "The server refused the login"),
-    ('FATAL: role "', NotAllowed, "The server refused the login"),
-    ('FATAL: database "', StoreNotFound, "The database does not exist"),
+    ("too many clients", Busy, _NO_ROOM),
+    ("too many connections", Busy, _NO_ROOM),
+    ("remaining connection slots", Busy, _NO_ROOM),
+    ("no more connections allowed", Busy, _NO_ROOM),
+    ("password", NotAllowed, _NO_PASSWORD),
+    ("authentication failed", NotAllowed, _REFUSED),
+    ("pg_hba.conf", NotAllowed, _REFUSED),
+    ("permission denied for database", NotAllowed, _REFUSED),
+    ("not permitted to log in", NotAllowed, _REFUSED),
+    ('FATAL: role "', NotAllowed, _REFUSED),
+    ('FATAL: database "', StoreNotFound, _NO_DATABASE),
+    ("definition of service", StoreNotFound, "The service file lacks the service"),
 )
 
 
@@ -309,8 +315,8 @@ def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) 
         return _lost(address, reason)
     for part, ours, text in _REFUSALS if error.sqlstate is None else ():
         if part in reason:
-            return ours(f"{text}: {address} ({reason}).", path=address)
-    message = f"The server cannot be reached: {address} ({reason}). Nothing was stored."
+            return ours(f"{text}: {address} ({reason.rpartition('FATAL: ')[2]}).", path=address)
+    message = f"The server cannot be reached: {address} ({reason})."
     return Unreachable(message, path=address, reason=reason, recoverable=True)
 
 

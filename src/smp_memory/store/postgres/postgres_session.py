@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from smp_memory.store.postgres.tables import Tables
 
 _RETRY_SECONDS = 0.2
-
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
 _APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _ROW = f"SELECT {_STATE} FROM {{schema}}.session WHERE number = %s AND id = %s AND state = %s"
@@ -81,6 +80,7 @@ class PostgresSession:
         self._tables, self._state = tables, state
         self._mutex = RLock()
         self._known: KnownRow | None = None  # as of the last read or write
+        self._size: int | None = None  # its bytes; kept if the rest may be wrong
         self._history = SessionHistory()
         self._read_to = ReadTo()
         self._problems: list[Problem] = []
@@ -108,7 +108,7 @@ class PostgresSession:
 
     @property
     def size_bytes(self) -> int:
-        return (self._known or self._refresh()).bytes
+        return self._refresh().bytes if self._size is None else self._size  # no read after a write: it could fail
 
     # -- writing
 
@@ -158,9 +158,7 @@ class PostgresSession:
             with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
                 self._lock(connection, with_history=needs)
                 if not self._append(batches):
-                    raise StorageError(
-                        f"Session {self.session} changed although its row is locked.", session=self.session
-                    )
+                    raise StorageError(f"Session {self.session} changed while it was locked.", session=self.session)
         except BaseException:
             self._forget()
             raise
@@ -214,6 +212,7 @@ class PostgresSession:
         self._known = KnownRow(
             self.number, LIVE, known.generation, changes, end, allocator.seq, allocator.numbers, known.bytes + size
         )  # fmt: skip
+        self._size = self._known.bytes
         if self._read_to[:2] == (known.generation, known.ending):  # the history has all that was before
             self._history.add(entry.copy() for entry in entries)
             self._read_to = ReadTo(known.generation, end, starts[-1], lines[-1][-TAIL:])
@@ -261,7 +260,7 @@ class PostgresSession:
             known = KnownRow(number, state, generation, changes, ending, seq, decode_numbers(numbers), size)
             if with_history:
                 self._add(known, [row[9:] for row in rows if row[9] is not None], follows=follows[0])
-            self._known = known
+            self._known, self._size = known, known.bytes
             return known
 
     def _add(self, known: KnownRow, rows: list[tuple[int, str, str]], *, follows: bool) -> None:
@@ -414,6 +413,7 @@ class PostgresSession:
                     return self._rewriting().carry_out(connection, plan, known)
             finally:
                 self._forget()
+                self._size = None
                 if plan.redactor is not None:
                     self._tables.after_redaction()
 

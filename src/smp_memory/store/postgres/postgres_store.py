@@ -132,8 +132,11 @@ class PostgresStore:
         if max_bytes is not None and size > max_bytes:
             raise StorageCorrupt(f"Archived session {session} is larger than {max_bytes} bytes.", session=session)
         opened = PostgresSession(self.tables, number, session, state)
+        return self._kept(opened) if state == LIVE else opened
+
+    def _kept(self, opened: PostgresSession) -> PostgresSession:
         with self._mutex:
-            return self._sessions.setdefault((number, session), opened) if state == LIVE else opened
+            return self._sessions.setdefault((opened.number, opened.session), opened)
 
     def create(
         self,
@@ -167,7 +170,7 @@ class PostgresStore:
                 self.tables.admit(
                     info.id, 0, self.tables.change(connection, row[0], generation=1, ending=end), quota_bytes
                 )
-        return self.session(info.id)
+        return self._kept(PostgresSession(self.tables, row[0], info.id))
 
     # -- archived and deleted sessions
 

@@ -16,7 +16,7 @@ _OLDEST_SERVER = 15
 _FACTS = """
 SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> '', current_setting('fsync') = 'on',
     current_setting('full_page_writes') = 'on', current_setting('server_version_num')::int / 10000, pg_encoding_to_char(encoding),
-    pg_is_in_recovery(), row_security_active('{schema}.session'), session_user, (SELECT value::int FROM {schema}.meta WHERE name = 'schema_version')
+    pg_is_in_recovery(), NOT row_security_active('{schema}.session') AND has_table_privilege('{schema}.access', 'SELECT'), session_user, (SELECT value::int FROM {schema}.meta WHERE name = 'schema_version')
 FROM pg_database WHERE datname = current_database()
 """
 _RISKS = {  # of synchronous_commit: severity, whether a replica must wait for it, what is at risk
@@ -38,9 +38,8 @@ class ServerCheck(Check):
 
     def store(self, subject: Examination) -> Iterator[HealthIssue]:
         tables = subject.store.tables  # type: ignore[attr-defined]
-        commit, has_replica, syncs, writes_pages, version, encoding, is_replica, hides, role, found = tables.rows(
-            _FACTS
-        )[0]
+        (facts,) = tables.rows(_FACTS)
+        commit, has_replica, syncs, writes_pages, version, encoding, is_replica, sees_all, role, found = facts
         self.summary = f"PostgreSQL {version}, synchronous_commit={commit}"
         yield from self._durability(commit, has_replica, syncs, writes_pages)
         if version < _OLDEST_SERVER:
@@ -54,13 +53,9 @@ class ServerCheck(Check):
         if is_replica:
             message = "This server is a replica: memories can be read here, but not written."
             yield HealthIssue(self.name, NOTE, message, "Give the address of the primary to those who write.")
-        if not hides:
-            message = (
-                f"Row-level security does not hold for the role {role}, because it owns the tables or may bypass it."
-            )
-            yield HealthIssue(
-                self.name, NOTE, message, "Let agents of several people or projects log in with roles of their own."
-            )
+        if sees_all and tables.rows("SELECT 1 FROM {schema}.access LIMIT 1"):
+            message = f"Rights per role are in use, and do not hold for the role {role}: it owns the tables or may bypass them."
+            yield HealthIssue(self.name, NOTE, message, "Let agents log in with roles of their own; see docs/scale.md.")
         if found != schema.VERSION:
             message = f"The tables are of version {found}, this SMP knows {schema.VERSION}; it can use them."
             yield HealthIssue(self.name, NOTE, message, "Install the newer SMP here, too.")
