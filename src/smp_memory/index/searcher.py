@@ -6,7 +6,7 @@ memories; names become docs in `conditions` and docs become names in `candidates
 Guarantees: a hidden memory is not returned, not counted, not traversed along relations, takes nobody's place in a limit, and cannot be
 distinguished from one that does not exist.
 Non-guarantees: the frequencies of terms that many memories have, and the number of memories, include hidden ones, so scores may differ
-slightly because of them.
+slightly because of them. Memories outside of the viewer's sessions are in no figure but the mean length of a memory.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.query import MatchColumns
     from smp_memory.index.rows import PlacedRow
+    from smp_memory.index.text import Counts
     from smp_memory.model.candidates import CandidateRequest, LeftOut
     from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer
@@ -117,6 +118,21 @@ class Searcher:
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
+        self._documents: int | None = None  # in the viewer's sessions
+        self._within: frozenset[int] | None = None  # the numbers of the viewer's sessions; None: all
+        if viewer is not None and viewer.sessions is not None:
+            self._within = frozenset(self._session_numbers(viewer.sessions))
+            self._allowed = RowConditions()
+            self._allowed.sessions = sorted(self._within)
+
+    def _session_numbers(self, names: Collection[str]) -> list[int]:
+        found = dict(self.rows.of("SELECT id, session.no FROM wanted CROSS JOIN session ON id = wanted.no", list(names)))
+        return [found[name] for name in names if name in found]
+
+    @property
+    def counts(self) -> Counts:
+        """The figures of the corpus that weigh terms: of a viewer with sessions of its own, those of these sessions."""
+        return self.index.text if self._within is None else self
 
     @property
     def relations(self) -> RelationGraph:
@@ -175,30 +191,33 @@ class Searcher:
         if self.viewer is None:
             return set(docs)
         facts = self.rows.of("SELECT doc, facts FROM wanted CROSS JOIN memory ON doc = wanted.no", docs)
-        found = list(facts)
+        found: list[tuple[int, int]] = list(facts)
         return {doc for doc, _ in found} - self.hidden(found)
 
     def hidden(self, found: Iterable[tuple[int, int]]) -> set[int]:
         """The docs of those of these memories, given with their facts, that the viewer may not see."""
         if self.viewer is None:
             return set()
-        guarded = [doc for doc, facts in found if facts & GUARDED]
+        outside: set[int] = set()
+        if self._within is not None:
+            found = list(found)
+            outside = {doc for doc, _ in found if doc >> POSITION_BITS not in self._within}
+        guarded = [doc for doc, facts in found if facts & GUARDED and doc not in outside]
         unknown = [doc for doc in guarded if doc not in self._hidden]
         if unknown:
             records = self._read(self.index, self.rows.places(unknown), {})
             for doc in unknown:
                 record = records.get(doc)
                 self._hidden[doc] = record is None or not self.viewer.sees(record)
-        return {doc for doc in guarded if self._hidden[doc]}
+        return outside.union(doc for doc in guarded if self._hidden[doc])
 
     def visible_rows(self, rows: list[FoundRow]) -> list[FoundRow]:
-        guarded = [(row.doc, row.facts) for row in rows if row.facts & GUARDED] if self.viewer is not None else ()
-        hidden = self.hidden(guarded) if guarded else ()
+        hidden = self.hidden((row.doc, row.facts) for row in rows)
         return [row for row in rows if row.doc not in hidden] if hidden else rows
 
     def may_supersede(self, new: FoundRow, old: FoundRow) -> bool:
         """Whether the author of a new memory could see the old one, if that matters: nobody hides a memory that is hidden from them."""
-        if self.viewer is None or not old.facts & GUARDED:
+        if self.viewer is None or self.viewer.sees_private or not old.facts & GUARDED:
             return True
         record = self._read(self.index, self.rows.places([old.doc]), {}).get(old.doc)
         author = self.rows.name_of(new.author) if new.author else None
@@ -209,8 +228,7 @@ class Searcher:
     def conditions(self, request: CandidateRequest) -> RowConditions:
         made = RowConditions()
         if request.sessions is not None:
-            numbers = (self.rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in request.sessions)
-            made.sessions = [number for number in numbers if number is not None]
+            made.sessions = self._session_numbers(request.sessions)
         made.types = [KINDS[name].number for name in request.types]
         if request.authors:
             found = (self.rows.known_number(name) for name in request.authors)
@@ -429,7 +447,7 @@ class Searcher:
         query = _text_query(text, conditions, RARITY)
         fetched = limit if conditions.valid_at is None else limit + _FETCHED_MORE
         while True:
-            found = left = self.index.text.search(query, fetched)
+            found = left = self.index.text.search(query, fetched, self.counts)
             if conditions.valid_at is not None:
                 wrong = self.not_valid([each.doc for each in found], conditions.valid_at)
                 left = [each for each in found if each.doc not in wrong] if wrong else found
@@ -452,13 +470,26 @@ class Searcher:
         hidden = self.hidden(zip(found.docs, found.facts, strict=True)) if self.viewer is not None else ()
         return only_docs(found, lambda doc: doc not in hidden) if hidden else found
 
+    @property
+    def documents(self) -> int:
+        """The number of memories; of a viewer with sessions of its own, of those in them."""
+        if self._within is None:
+            return self.index.text.documents
+        if self._documents is None:
+            numbers = list(self._within)
+            counted = self.rows.of(f"SELECT count(*) FROM wanted CROSS JOIN memory ON doc >> {POSITION_BITS} = wanted.no", numbers)  # fmt: skip
+            self._documents = sum(count for (count,) in counted)
+        return self._documents
+
     def document_frequency(self, term: str) -> int:
         """The number of memories with a term. For a viewer, hidden and deleted ones do not count for a rare term: it must not be known
-        by them alone."""
+        by them alone. Memories outside of the viewer's sessions do not count for any term."""
         known = self._frequencies.get(term)
         if known is None:
             known = self.index.text.document_frequency(term)
-            if self.viewer is not None and 0 < known <= _RARE:
+            if self._within is not None and known:
+                known = 0 if self._allowed.is_impossible else len(self.all_matches(ParsedText((term,)), self._allowed, set()).docs)  # fmt: skip
+            elif self.viewer is not None and 0 < known <= _RARE:
                 known = len(self.search(ParsedText((term,)), RowConditions(), 2 * _RARE))
             self._frequencies[term] = known
         return known
