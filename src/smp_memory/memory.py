@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from itertools import islice
 
 import smp_memory
@@ -148,7 +149,7 @@ class Memory:
         if trust or is_new:
             trust_named(self._store, self._found_as, is_new=is_new)
         self.config: Config = self._store.config
-        self.scope = Scope(self._store, None, self.config, Clock(clock))
+        self.scope = self._whole = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
             report_once(self._store.state, "unused-settings", self.config.unused_notice())
         report_settings(self.config.notices())
@@ -183,6 +184,12 @@ class Memory:
     def store(self) -> Store:
         """The store below, for tools that need more than this class offers."""
         return self._store
+
+    def through(self, store: Store) -> Memory:
+        """The same memory through a facade of its store (`smp_memory.client_store`); closing is left to this one."""
+        seen = copy(self)
+        seen._store, seen.scope = store, Scope(store, None, self.config, self.scope.clock)
+        return seen
 
     def now(self) -> datetime:
         """The time by the store's clock."""
@@ -619,7 +626,7 @@ class Memory:
 
     def _renew_digests(self) -> tuple[list[str], list[str]]:
         """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
-        return context.digest.renew_after_erasing(self.scope)
+        return context.digest.renew_after_erasing(self._whole)
 
     # -- states of sessions
 

@@ -39,7 +39,7 @@ CREATE, REVOKE = "create", "revoke"
 class ClientToken:
     """What one client may do. Neither projects nor sessions: all sessions of the store."""
 
-    __slots__ = ("created", "digest", "expires", "id", "may_erase", "may_write", "name", "projects", "rate", "revoked", "sessions")  # fmt: skip
+    __slots__ = ("created", "digest", "expires", "id", "may_erase", "may_write", "name", "project_keys", "projects", "rate", "revoked", "sessions")  # fmt: skip
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class ClientToken:
         expires: datetime | None = None,
     ) -> None:
         self.id, self.name, self.digest = id, name, digest
-        self.projects, self.sessions = frozenset(map(project_key, projects)), frozenset(sessions)
+        self.projects, self.sessions = tuple(projects), frozenset(sessions)
+        self.project_keys = frozenset(map(project_key, self.projects))
         self.may_write, self.may_erase = may_write, may_erase
         self.rate = rate  # requests a second; None: no limit
         self.created, self.expires = created, expires
@@ -85,7 +86,7 @@ class ClientToken:
             "id": self.id,
             "name": self.name,
             "state": self.state(now),
-            "projects": sorted(self.projects),
+            "projects": list(self.projects),
             "sessions": sorted(self.sessions),
             "write": self.may_write,
             "erase": self.may_erase,
@@ -96,7 +97,7 @@ class ClientToken:
     def line(self) -> bytes:
         """The line that creates it."""
         fields = {
-            "op": CREATE, "id": self.id, "name": self.name, "sha256": self.digest, "projects": sorted(self.projects), "sessions": sorted(self.sessions),
+            "op": CREATE, "id": self.id, "name": self.name, "sha256": self.digest, "projects": list(self.projects), "sessions": sorted(self.sessions),
             "write": self.may_write, "erase": self.may_erase, "rate": self.rate,
             "created": to_text(self.created) if self.created else None, "expires": to_text(self.expires) if self.expires else None,
         }  # fmt: skip

@@ -1,0 +1,603 @@
+"""A store as one client of a shared server may see and change it: the storage port and the search port, limited by a token.
+
+Everything above the ports (tools, pages, searches, contexts, statistics, exports) is a function of a `Store`. So the rights of a client are
+enforced here and nowhere else: a server gives each client a `Memory` over a `ClientStore` (`Memory.through`).
+
+Guarantees
+    sessions   A session outside of the token is not listed, counted, searched, followed along relations or successions, and no figure of the
+               corpus knows its words (`Viewer.sessions`). The error for it is that of a session that does not exist. Session ids
+               are one name space: creating a session whose id is taken tells that it is taken.
+    writing    Without the right, everything that changes memories, sessions or settings raises NotAllowed before anything is read. What is
+               removed for good (erasure, purge, redaction) needs the right to erase. A new session belongs to a project of the token.
+               A session cannot be moved to another project, and a memory cannot refer to one outside of the token: it would change how that one is found.
+    the rest   What only files have, the user's state but for notes about sessions, settings and tokens are not offered.
+Non-guarantees: a deleted session whose record does not name its project is shown only to tokens that name the session or all sessions. Which memories were
+read counts as a use, also with a token that may only read.
+"""
+
+from __future__ import annotations
+
+from threading import local
+from weakref import WeakValueDictionary
+
+from smp_memory.errors import NotAllowed, SessionExists, SessionNotFound, SMPError
+from smp_memory.files.user_state import UserState
+from smp_memory.model.history import HOT
+from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, LIVE, PURGED
+from smp_memory.privacy.audit import Audit
+from smp_memory.privacy.client_tokens import project_key
+from smp_memory.privacy.visibility import within
+from smp_memory.text.memory_text import relations_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any
+
+    from smp_memory.config.settings import Config
+    from smp_memory.model.candidates import (
+        Candidate,
+        CandidateRequest,
+        Candidates,
+        Facets,
+        FoundRecords,
+        RelatedRef,
+        SessionActivity,
+        Vocabulary,
+    )
+    from smp_memory.model.deletions import Receipt
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import IdAllocator, SessionHistory
+    from smp_memory.model.reports import Problem, Report
+    from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
+    from smp_memory.model.session_info import SessionHead, SessionInfo
+    from smp_memory.model.storage_reports import AppendLog
+    from smp_memory.privacy.client_tokens import ClientToken
+    from smp_memory.privacy.visibility import Viewer
+    from smp_memory.search.port import SearchIndex
+    from smp_memory.store.port import Admit, BatchPort, Histories, Note, SessionFiles, SessionStore, Store
+
+    def _provides_ports(
+        store: ClientStore, session: ClientSession, index: ClientIndex, batch: _LimitedBatch
+    ) -> tuple[Store, SessionStore, SearchIndex, BatchPort]:
+        return store, session, index, batch  # checked by mypy
+
+
+_ANY_STATE = (LIVE, ARCHIVED, DELETED)
+_OWN_STATE = ("purges/", "compaction/", "clock.json", "maintenance.json")  # notes about sessions, and times
+
+
+class _Rights:
+    """Which sessions a token shows, and what it allows."""
+
+    def __init__(self, store: Store, token: ClientToken) -> None:
+        self.store = store
+        self.token = token
+        self._projects: dict[tuple[str, str], tuple[object, str]] = {}  # by state and id: version and project
+        self._held = local()  # `sessions` and `depth` of the snapshot of a thread
+
+    # -- sessions
+
+    def admits(self, head: SessionHead) -> bool:
+        token = self.token
+        if not token.is_limited or head.session in token.sessions:
+            return True
+        is_of_projects = bool(token.projects) and head.session != GLOBAL_SESSION  # which is for all projects
+        return is_of_projects and self._project(head) in token.project_keys
+
+    def admits_name(self, session: str, *states: str) -> bool:
+        """Whether all sessions of this name in these states (none given: in any) are admitted, and there is one."""
+        heads = self.store.sessions(*(states or _ANY_STATE), id=session)
+        return bool(heads) and all(map(self.admits, heads))
+
+    def live(self) -> frozenset[str] | None:
+        """The live sessions that are admitted; None: all. Inside a snapshot they are found once."""
+        if not self.token.is_limited:
+            return None
+        held: frozenset[str] | None = getattr(self._held, "sessions", None)
+        if held is not None:
+            return held
+        if self.token.projects:
+            self._use_saved_metadata()
+            heads = self.store.sessions()
+        else:
+            heads = [head for name in self.token.sessions for head in self.store.sessions(id=name)]
+        found = frozenset(head.session for head in heads if self.admits(head))
+        if getattr(self._held, "depth", 0):
+            self._held.sessions = found
+        return found
+
+    def hold(self, steps: int) -> None:
+        """Begin (1) or end (-1) a snapshot of this thread."""
+        self._held.depth = getattr(self._held, "depth", 0) + steps
+        if not self._held.depth:
+            self._held.sessions = None
+
+    def _use_saved_metadata(self) -> None:
+        """Let the index tell the projects of all sessions, instead of reading each; `_project` compares the version."""
+        if not self._projects:
+            for name, (version, info) in self.store.indexer.saved_metadata().items():
+                self._projects[LIVE, name] = version, _project_of(info)
+
+    def _project(self, head: SessionHead) -> str:
+        """The project of a session; empty if it names none or cannot be read."""
+        if head.state == DELETED:
+            return project_key(str(head.metadata.get("project") or ""))
+        try:
+            opened = None
+            version = head.version
+            if version is None and head.state == LIVE:  # the metadata is one of its entries
+                opened = self.store.session(head.session)
+                version = opened.version()
+            known = self._projects.get((head.state, head.session))
+            if known is None or known[0] != version:
+                info = (opened or self.store.session(head.session, head.state)).info()
+                known = self._projects[head.state, head.session] = version, _project_of(info)
+            return known[1]
+        except (SMPError, OSError):
+            return ""
+
+    def not_found(self, session: str) -> SessionNotFound:
+        return SessionNotFound(f"There is no session {session}.", session=session)
+
+    def check_name(self, session: str, *states: str) -> None:
+        if self.token.is_limited and not self.admits_name(session, *states):
+            raise self.not_found(session)
+
+    # -- rights
+
+    def check_write(self) -> None:
+        if not self.token.may_write:
+            raise NotAllowed(f"The token {self.token.name} may not write: it was created without --write.")
+
+    def check_erase(self) -> None:
+        if not self.token.may_erase:
+            raise NotAllowed(f"The token {self.token.name} may not remove anything for good: it was created without --erase.")  # fmt: skip
+
+    def refuse(self, what: str) -> NotAllowed:
+        return NotAllowed(f"{what} is done on the server, not with a token.")
+
+    def check_info(self, info: SessionInfo, before: str | None = None) -> None:
+        """Give a new session the only project of the token, and refuse a project that is not one of them.
+
+        before: the project of a session that exists.
+        """
+        token, project = self.token, _project_of(info)
+        if token.is_limited and info.id == GLOBAL_SESSION not in token.sessions:
+            raise NotAllowed(f"session: {GLOBAL_SESSION} is for all projects; the token {token.name} does not name it.")
+        if not token.is_limited or project in token.project_keys or (before is not None and project == before):
+            return
+        if not project and info.id in token.sessions:
+            return
+        if not project and len(token.projects) == 1 and before is None:
+            info.project = token.projects[0]
+            return
+        allowed = ", ".join(token.projects) or "no project"
+        raise NotAllowed(f"project: the token {token.name} may write to {allowed}.", field="project")
+
+    def check_references(self, session: str, entries: list[Entry]) -> None:
+        """Refuse entries that refer to a session outside of the token: they would change how its memories are found."""
+        if not self.token.is_limited:
+            return
+        for entry in entries:
+            for kind, where, id in relations_of(entry.data, session):
+                if where != session and not self.admits_name(where):
+                    raise NotAllowed(f"{kind}: {where}/{id} does not exist.", field=kind)
+
+
+def _project_of(info: SessionInfo) -> str:
+    return project_key(info.project) if isinstance(info.project, str) else ""
+
+
+# -- the store
+
+
+class ClientStore:
+    """A store as a client may use it."""
+
+    def __init__(self, store: Store, token: ClientToken) -> None:
+        self._store = store
+        self._rights = _Rights(store, token)
+        self._sessions: WeakValueDictionary[str, ClientSession] = WeakValueDictionary()
+        self._index = ClientIndex(store, self._rights)
+        self.root, self.files, self.layout_name = store.root, None, store.layout_name
+        self.audit: Audit = _ClientAudit(store.audit, self._rights)
+        self.access: Any = _ClientAccess(lambda: store.access, self._sees_ref)
+        self.session_uses: Any = _ClientAccess(lambda: store.session_uses, self._sees_name)
+        self.state: UserState = _ClientState(store.state) if token.is_limited or not token.may_write else store.state
+
+    @property
+    def config(self) -> Config:
+        return self._store.config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        raise self._rights.refuse("Changing settings")
+
+    @property
+    def indexer(self) -> SearchIndex:
+        return self._index
+
+    @property
+    def tokens(self) -> AppendLog:
+        raise self._rights.refuse("Managing tokens")
+
+    def _sees_name(self) -> Callable[[str], bool]:
+        live = self._rights.live()
+        return (lambda _: True) if live is None else live.__contains__
+
+    def _sees_ref(self) -> Callable[[str], bool]:
+        live = self._rights.live()
+        return (lambda _: True) if live is None else lambda ref: ref.rpartition("/")[0] in live
+
+    def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
+        if not self._rights.token.is_limited:
+            return self._store.sessions(*states, id=id, limit=limit)
+        return [each for each in self._store.sessions(*states, id=id) if self._rights.admits(each)][:limit]
+
+    def session(self, session: str, state: str = LIVE, *, max_bytes: int | None = None) -> ClientSession:
+        rights = self._rights
+        if self._store.sessions(state, id=session):
+            rights.check_name(session, state)
+        else:  # the error of the store says whether it is archived or deleted
+            rights.check_name(session)
+        found = self._store.session(session, state, max_bytes=max_bytes)
+        if state != LIVE:
+            return ClientSession(found, rights, state)
+        known = self._sessions.get(session)
+        if known is None or known.storage is not found:
+            known = self._sessions[session] = ClientSession(found, rights)
+        return known
+
+    def create(self, info: SessionInfo, entries: list[Entry] | None = None, quota_bytes: int = 0) -> ClientSession:
+        rights = self._rights
+        rights.check_write()
+        rights.check_info(info)
+        rights.check_references(info.id, entries or [])
+        try:
+            return ClientSession(self._store.create(info, entries, quota_bytes), rights)
+        except SessionExists:
+            raise self._taken(info.id) from None
+
+    def _taken(self, session: str) -> SessionExists:
+        return SessionExists(f"The id {session} is taken; choose another one.", session=session)
+
+    def move(
+        self,
+        session: str,
+        origin: str,
+        state: str,
+        note: Note = lambda head, _: head.metadata,
+        audit: Callable[[], object] = lambda: None,
+        *,
+        path: str | None = None,
+    ) -> SessionHead:
+        rights = self._rights
+        rights.check_write()
+        if state == PURGED:
+            rights.check_erase()
+        rights.check_name(session, *((LIVE, ARCHIVED) if origin == LIVE else (origin,)))
+        try:
+            return self._store.move(session, origin, state, note, audit, path=path)
+        except SessionExists:
+            raise self._taken(session) from None
+
+    def erase(
+        self,
+        targets: dict[str, list[str]],
+        receipt: Receipt,
+        note: Callable[[], object],
+        renew_digests: Callable[[], tuple[list[str], list[str]]],
+    ) -> None:
+        rights = self._rights
+        rights.check_erase()
+        for session in targets:
+            rights.check_name(session)
+        self._store.erase(targets, receipt, note, renew_digests)
+        if rights.token.is_limited:
+            receipt.elsewhere = []  # other memories with the same text: whether there are any is nothing for this client
+
+    def index_of(self, histories: Histories, problems: Mapping[str, list[Problem]]) -> SearchIndex:
+        return self._store.index_of(histories, problems)
+
+    def write_setting(self, name: str, value: Any) -> None:
+        raise self._rights.refuse("Changing settings")
+
+    def configured_at(self) -> float | None:
+        return self._store.configured_at()
+
+    def check_open(self) -> None:
+        self._store.check_open()
+
+    def sync(self) -> None:
+        self._store.sync()
+
+    def close(self) -> None:
+        """Nothing: the server closes the store."""
+
+
+class ClientSession:
+    """A session as a client may use it. It was admitted when it was opened, and is checked again when it is written."""
+
+    def __init__(self, storage: SessionStore, rights: _Rights, state: str = LIVE) -> None:
+        self.storage = storage
+        self.session = storage.session
+        self._rights = rights
+        self._state = state
+
+    def _check_write(self) -> None:
+        self._rights.check_write()
+        self._rights.check_name(self.session, self._state)
+
+    @property
+    def files(self) -> SessionFiles | None:
+        return self.storage.files if self._rights.token.may_write else None
+
+    @property
+    def location(self) -> str:
+        return self.storage.location
+
+    @property
+    def size_bytes(self) -> int:
+        return self.storage.size_bytes
+
+    @property
+    def config(self) -> Config:
+        return self.storage.config
+
+    def commit(self, batch: BatchPort) -> None:
+        self._check_write()
+        self.storage.commit(_LimitedBatch(batch, self.session, self._rights) if self._rights.token.is_limited else batch)
+
+    def history(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        kind: str | None = None,
+        last: int | None = None,
+        key: str | None = None,
+        segment: str = HOT,
+    ) -> SessionHistory:
+        return self.storage.history(ids, kind=kind, last=last, key=key, segment=segment)
+
+    def version(self, segment: str = HOT) -> object | None:
+        return self.storage.version(segment)
+
+    def sizes(self, segment: str = HOT) -> dict[str, int]:
+        return self.storage.sizes(segment)
+
+    def info(self) -> SessionInfo:
+        return self.storage.info()
+
+    def update_info(self, change: Callable[[SessionInfo], None]) -> SessionInfo:
+        self._check_write()
+
+        def checked(info: SessionInfo) -> None:
+            before = _project_of(info)
+            change(info)
+            self._rights.check_info(info, before)
+
+        return self.storage.update_info(checked)
+
+    def rewrite(self, plan: RewritePlan, *, dry_run: bool = False) -> RewriteReport:
+        if not dry_run:
+            self._check_write()
+            if plan.drop or plan.redactor is not None:
+                self._rights.check_erase()
+        return self.storage.rewrite(plan, dry_run=dry_run)
+
+    def validate(self) -> Report:
+        return self.storage.validate()
+
+    def repair(self) -> Report:
+        self._check_write()
+        return self.storage.repair()
+
+
+class _LimitedBatch:
+    """A batch whose entries may refer to sessions of the token only. What the backend sets goes to the batch itself."""
+
+    operation_name: str
+    atomic: bool
+    needs_histories: bool
+    is_maintenance: bool
+    read_version: int
+    error: SMPError | None
+
+    def __init__(self, batch: BatchPort, session: str, rights: _Rights) -> None:
+        self.__dict__.update(_batch=batch, _session=session, _rights=rights)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_batch"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["_batch"], name, value)
+
+    def resolve(self, allocator: IdAllocator) -> list[Entry]:
+        entries: list[Entry] = self.__dict__["_batch"].resolve(allocator)
+        self.__dict__["_rights"].check_references(self.__dict__["_session"], entries)
+        return entries
+
+    def check_room(self, admit: Admit, used_bytes: int, new_bytes: int) -> None:
+        self.__dict__["_batch"].check_room(admit, used_bytes, new_bytes)
+
+
+# -- the index
+
+
+class ClientIndex:
+    """The search index as a client may use it."""
+
+    def __init__(self, store: Store, rights: _Rights) -> None:
+        self._store = store
+        self._rights = rights
+
+    @property
+    def folder(self) -> str:
+        return ""
+
+    def snapshot(self, *, all_sessions: bool = False, by_meaning: bool = False) -> _ClientSnapshot:
+        return _ClientSnapshot(self._rights, self._store.indexer.snapshot(all_sessions=all_sessions, by_meaning=by_meaning))  # fmt: skip
+
+    def _viewer(self, viewer: Viewer | None) -> Viewer | None:
+        live = self._rights.live()
+        return viewer if live is None else within(viewer, live)
+
+    def _limited(self, request: CandidateRequest) -> CandidateRequest:
+        live = self._rights.live()
+        if live is None:
+            return request
+        sessions = self._named(request.sessions, live, ignores_missing=request.ignores_missing)
+        return request.with_changes(sessions=sessions, viewer=within(request.viewer, live))
+
+    def _named(self, sessions: Sequence[str] | None, live: frozenset[str], *, ignores_missing: bool = False) -> list[str]:
+        if sessions is None:
+            return sorted(live)
+        for name in sessions:
+            if name not in live and not ignores_missing:
+                self._rights.check_name(name)  # archived or deleted: the index says so
+        return [name for name in sessions if name in live or not ignores_missing]
+
+    def candidates(self, request: CandidateRequest) -> Candidates:
+        return self._store.indexer.candidates(self._limited(request))
+
+    def records(self, wanted: Iterable[Candidate | str], viewer: Viewer | None = None) -> FoundRecords:
+        found = self._store.indexer.records(wanted, self._viewer(viewer))
+        live = self._rights.live()
+        if live is not None:
+            found.left_out = {name: each for name, each in found.left_out.items() if name in live}
+        return found
+
+    def facets(self, request: CandidateRequest, fields: Sequence[str]) -> Facets:
+        return self._store.indexer.facets(self._limited(request), fields)
+
+    def related(
+        self, refs: Iterable[str], depth: int = 1, kinds: Sequence[str] = (), viewer: Viewer | None = None
+    ) -> dict[str, list[RelatedRef]]:
+        return self._store.indexer.related(refs, depth, kinds, self._viewer(viewer))
+
+    def vocabulary(self, words: Iterable[str], viewer: Viewer | None = None) -> Vocabulary:
+        return self._store.indexer.vocabulary(words, self._viewer(viewer))
+
+    def activity(
+        self, sessions: Sequence[str] | None = None, *, ids_from: int | None = None
+    ) -> dict[str, SessionActivity]:
+        live = self._rights.live()
+        wanted = sessions if live is None else self._named(sessions, live)
+        return self._store.indexer.activity(wanted, ids_from=ids_from)
+
+    def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
+        found, live = self._store.indexer.saved_metadata(session), self._rights.live()
+        return found if live is None else {name: each for name, each in found.items() if name in live}
+
+    def count_accesses(self, *, from_start: bool = False) -> None:
+        raise self._rights.refuse("Maintenance")
+
+    def is_intact(self) -> bool:
+        return self._store.indexer.is_intact()
+
+    def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
+        raise self._rights.refuse("Maintenance")
+
+    def embed_missing(self, seconds: float | None = None) -> int:
+        return 0  # the server does it
+
+    def close(self) -> None:
+        """Nothing: the server closes the store."""
+
+
+class _ClientSnapshot:
+    """A snapshot of the index in which the sessions of the client stay the same, too."""
+
+    def __init__(self, rights: _Rights, snapshot: Any) -> None:
+        self._rights, self._snapshot = rights, snapshot
+
+    def __enter__(self) -> None:
+        self._rights.hold(1)
+        try:
+            self._snapshot.__enter__()
+        except BaseException:
+            self._rights.hold(-1)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._snapshot.__exit__(kind, error, trace)
+        finally:
+            self._rights.hold(-1)
+
+
+# -- logs and state
+
+
+class _ClientAudit(Audit):
+    """The audit log of the store: notes name the client, and only those about its sessions are shown."""
+
+    def __init__(self, audit: Audit, rights: _Rights) -> None:
+        super().__init__(audit.log)
+        self._rights = rights
+
+    def note(self, action: str, **facts: Any) -> bool:
+        return super().note(action, client=self._rights.token.name, **facts)
+
+    def entries(self) -> list[dict[str, Any]]:
+        every = super().entries()
+        if not self._rights.token.is_limited:
+            return every
+        seen = {name: self._rights.admits_name(name) for name in {str(each.get("session")) for each in every}}
+        return [each for each in every if seen[str(each.get("session"))]]
+
+
+class _ClientAccess:
+    """An access log: uses are recorded as always, those of the client's sessions are shown."""
+
+    def __init__(self, log: Callable[[], Any], sees: Callable[[], Callable[[str], bool]]) -> None:
+        self._log, self._sees = log, sees
+
+    @property
+    def path(self) -> str:
+        return str(self._log().path)
+
+    def record(self, names: Iterable[str], at_seconds: float) -> None:
+        self._log().record(names, at_seconds)
+
+    def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
+        uses, end = self._log().read(offset)
+        return self._seen(uses), end
+
+    def pending(self) -> list[tuple[str, float]]:
+        return self._seen(self._log().pending())
+
+    def _seen(self, uses: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+        sees = self._sees()
+        return [each for each in uses if sees(each[0])]
+
+    def last_uses(self) -> dict[str, float]:
+        return dict(self._seen(self._log().last_uses().items()))
+
+    def size_bytes(self) -> int:
+        return int(self._log().size_bytes())
+
+
+class _ClientState(UserState):
+    """The user's state of a store without what hooks and other programs noted about other sessions."""
+
+    def __init__(self, state: UserState) -> None:
+        self.__dict__.update(vars(state))
+
+    def has(self, name: str) -> bool:
+        return name.startswith(_OWN_STATE) and super().has(name)
+
+    def read(self, name: str) -> bytes:
+        if not name.startswith(_OWN_STATE):
+            raise FileNotFoundError(name)
+        return super().read(name)
+
+    def names(self, folder: str) -> list[str]:
+        return []
+
+    def modified_at(self, name: str) -> float | None:
+        return super().modified_at(name) if name.startswith(_OWN_STATE) else None
