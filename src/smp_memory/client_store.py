@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 
 
 _ANY_STATE = (LIVE, ARCHIVED, DELETED)
-_OWN_STATE = ("purges/", "compaction/", "clock.json", "maintenance.json")  # notes about sessions, and times
+_MAINTENANCE = "maintenance.json"
+_OWN_STATE = ("purges/", "compaction/", "clock.json", _MAINTENANCE)  # notes about sessions, and times
 
 
 class _Rights:
@@ -155,9 +156,6 @@ class _Rights:
         if not self.token.may_erase:
             raise NotAllowed(f"The token {self.token.name} may not remove anything for good: it was created without --erase.")  # fmt: skip
 
-    def refuse(self, what: str) -> NotAllowed:
-        return NotAllowed(f"{what} is done on the server, not with a token.")
-
     def check_info(self, info: SessionInfo, before: str | None = None) -> None:
         """Give a new session the only project of the token, and refuse a project that is not one of them.
 
@@ -186,6 +184,10 @@ class _Rights:
                     raise NotAllowed(f"{kind}: {where}/{id} does not exist.", field=kind)
 
 
+def _refusal(what: str) -> NotAllowed:
+    return NotAllowed(f"{what} is done on the server, not with a token.")
+
+
 def _project_of(info: SessionInfo) -> str:
     return project_key(info.project) if isinstance(info.project, str) else ""
 
@@ -205,7 +207,7 @@ class ClientStore:
         self.audit: Audit = _ClientAudit(store.audit, self._rights)
         self.access: Any = _ClientAccess(lambda: store.access, self._sees_ref)
         self.session_uses: Any = _ClientAccess(lambda: store.session_uses, self._sees_name)
-        self.state: UserState = _ClientState(store.state) if token.is_limited or not token.may_write else store.state
+        self.state: UserState = _ClientState(store.state)
 
     @property
     def config(self) -> Config:
@@ -213,7 +215,7 @@ class ClientStore:
 
     @config.setter
     def config(self, config: Config) -> None:
-        raise self._rights.refuse("Changing settings")
+        raise _refusal("Changing settings")
 
     @property
     def indexer(self) -> SearchIndex:
@@ -221,7 +223,7 @@ class ClientStore:
 
     @property
     def tokens(self) -> AppendLog:
-        raise self._rights.refuse("Managing tokens")
+        raise _refusal("Managing tokens")
 
     def _sees_name(self) -> Callable[[str], bool]:
         live = self._rights.live()
@@ -302,7 +304,7 @@ class ClientStore:
         return self._store.index_of(histories, problems)
 
     def write_setting(self, name: str, value: Any) -> None:
-        raise self._rights.refuse("Changing settings")
+        raise _refusal("Changing settings")
 
     def configured_at(self) -> float | None:
         return self._store.configured_at()
@@ -492,13 +494,13 @@ class ClientIndex:
         return found if live is None else {name: each for name, each in found.items() if name in live}
 
     def count_accesses(self, *, from_start: bool = False) -> None:
-        raise self._rights.refuse("Maintenance")
+        raise _refusal("Maintenance")
 
     def is_intact(self) -> bool:
         return self._store.indexer.is_intact()
 
     def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
-        raise self._rights.refuse("Maintenance")
+        raise _refusal("Maintenance")
 
     def embed_missing(self, seconds: float | None = None) -> int:
         return 0  # the server does it
@@ -581,6 +583,9 @@ class _ClientAccess:
     def size_bytes(self) -> int:
         return int(self._log().size_bytes())
 
+    def flush(self) -> None:
+        raise _refusal("Maintenance")
+
 
 class _ClientState(UserState):
     """The user's state of a store without what hooks and other programs noted about other sessions."""
@@ -601,3 +606,8 @@ class _ClientState(UserState):
 
     def modified_at(self, name: str) -> float | None:
         return super().modified_at(name) if name.startswith(_OWN_STATE) else None
+
+    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
+        if not name.startswith(_OWN_STATE) or name == _MAINTENANCE:
+            raise _refusal("Maintenance")
+        super().write(name, data, durable=durable)

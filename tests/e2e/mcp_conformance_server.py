@@ -44,8 +44,9 @@ def main() -> None:
     for run in (simple_text, error_handling):
         TOOLS[f"test_{run.__name__}"] = ToolSpec("Test", "For the suite.", Arguments, Answer, run, READS)
     guarded_app = http.guarded_app
-    http.guarded_app = lambda server, token, *rest: WithToken(guarded_app(server, token, *rest), token)
     with smp_memory.open(sys.argv[1]) as memory:
+        token = http.read_token(memory.store.state.path(http.FILE))
+        http.guarded_app = lambda *given: WithToken(guarded_app(*given), token)
         serve(memory, ServerOptions(http=True))
 
 

@@ -68,11 +68,6 @@ class ClientToken:
         """Whether there are sessions that it does not show."""
         return bool(self.projects or self.sessions)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it allows everything."""
-        return self.may_write and self.may_erase and not self.is_limited
-
     def holds(self, now: datetime) -> bool:
         return self.revoked is None and (self.expires is None or now < self.expires)
 

@@ -22,14 +22,18 @@ WEB_INSTALL = "pip install 'starlette>=1,<2' 'uvicorn>=0.50'"
 
 
 def web_arguments(parser: Parser) -> None:
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port (default: a free one)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--allow-remote", action="store_true", help="allow other machines to reach --host")
+    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a further accepted host name, for instance that of a TLS proxy")  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="print the link and open no browser")
 
 
 def run_web(call: Invocation) -> None:
     """Look into the store in a browser: what agents are told, search, sessions, trash, health.
 
-    The page is served on 127.0.0.1 for the browser that opens the one-time link, until Ctrl-C.
+    The page is served on 127.0.0.1 for the browser that opens the one-time link, until Ctrl-C. If the store has tokens (`smp token`),
+    or with another --host, it is for those who sign in with one, and shows each what the token allows.
 
     Examples:
       smp web
@@ -37,6 +41,7 @@ def run_web(call: Invocation) -> None:
     """
     memory = call.memory  # first: a missing store is reported at once
     try:
+        from smp_memory.integrations.mcp.http import check_host
         from smp_memory.integrations.web.app import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp_memory":
@@ -48,7 +53,10 @@ def run_web(call: Invocation) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    serve(memory, call.options.port, call.author, say, not call.options.no_browser)
+    options = call.options
+    check_host(options.host, options.allow_remote)
+    names = tuple(options.allow_host)
+    serve(memory, options.port, call.author, say, not options.no_browser, host=options.host, names=names)
 
 
 # The package of the extra `mcp`. `pip install smp[mcp]` would install another project of that name.
