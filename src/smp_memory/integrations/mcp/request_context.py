@@ -100,7 +100,7 @@ def _refs_in(data: object) -> Iterator[str]:
             yield data["id"]
             return
         yield from (each for each in data.get("ids") or () if isinstance(each, str))
-        for name in ("memories", "sessions"):
+        for name in ("items", "memories", "sessions"):
             yield from _refs_in(data.get(name))
 
 
