@@ -44,9 +44,9 @@ MAY_BE_LONGER = {
     "files/system.py": 515,  # every primitive, for three operating systems
     "index/rows.py": 530,  # every table of the index
     "store/archive_index.py": 475,  # every place of a session that is not live
-    "index/searcher.py": 530,  # every read of rows, with names and visibility
+    "index/searcher.py": 550,  # every read of rows, with names and visibility
     "model/decay.py": 460,  # four policies
-    "store/file_store.py": 480,  # the operations of a store in files
+    "store/file_store.py": 485,  # the operations of a store in files
     "files/reader.py": 490,
     "store/erasure.py": 460,
     "files/entry_fields.py": 460,
@@ -56,7 +56,7 @@ MAY_BE_LONGER = {
     "git/merge.py": 465,
     "model/history.py": 505,  # histories, their snapshots, ids and hand edits
     "designs.py": 465,  # every method of five designs
-    "memory.py": 805,  # one facade with every method of a store
+    "memory.py": 810,  # one facade with every method of a store
     "session.py": 615,  # and of a session
     "index/text_candidates.py": 480,
     "lifecycle/deletion.py": 500,

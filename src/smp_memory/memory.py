@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from copy import copy
 from itertools import islice
 
 import smp_memory
@@ -186,8 +185,9 @@ class Memory:
         return self._store
 
     def through(self, store: Store) -> Memory:
-        """The same memory through a facade of its store (`smp_memory.client_store`); closing is left to this one."""
-        seen = copy(self)
+        """The same memory through a facade of its store (`smp_memory.clients`); closing is left to this one."""
+        seen: Memory = object.__new__(Memory)
+        seen.__dict__.update(self.__dict__)
         seen._store, seen.scope = store, Scope(store, None, self.config, self.scope.clock)
         return seen
 

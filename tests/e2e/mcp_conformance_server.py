@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import smp_memory
+from smp_memory.integrations.clients import FILE, read_token
 from smp_memory.integrations.mcp import http
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import Answer, Arguments
@@ -45,7 +46,7 @@ def main() -> None:
         TOOLS[f"test_{run.__name__}"] = ToolSpec("Test", "For the suite.", Arguments, Answer, run, READS)
     guarded_app = http.guarded_app
     with smp_memory.open(sys.argv[1]) as memory:
-        token = http.read_token(memory.store.state.path(http.FILE))
+        token = read_token(memory.store.state.path(FILE))
         http.guarded_app = lambda *given: WithToken(guarded_app(*given), token)
         serve(memory, ServerOptions(http=True))
 

@@ -99,7 +99,7 @@ def test_writes_of_many_concurrent_clients_are_all_stored(server: WebServer, roo
 
 
 def test_token_file_readable_by_others_or_without_a_token_is_refused(tmp_path: Path) -> None:
-    from smp_memory.integrations.mcp.http import read_token
+    from smp_memory.integrations.clients import read_token
 
     own = tmp_path / "new" / "token"
     made = read_token(str(own))

@@ -12,7 +12,7 @@ import pytest
 
 import smp_memory
 from smp_memory import AgentMemory, Memory
-from smp_memory.client_store import ClientStore
+from smp_memory.clients.client_store import ClientStore
 from smp_memory.errors import NotAllowed, NotSupported, SessionArchived, SessionExists, SessionNotFound, SMPError
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.privacy.client_tokens import ClientToken, digest_of
@@ -39,7 +39,9 @@ def fill(memory: Memory, clock: FrozenClock, *, with_other: bool) -> None:
         if with_other:
             session = memory.create_session(name, project="bank", user="eve", agents=[f"{SECRET}-agent"], tags=[SECRET])
             session.add_turn("user", f"Use the {SECRET} queue for login, always", author=f"{SECRET}-ann")
-            session.add_decision(f"Login of {SECRET}", tags=[SECRET, "auth"], topic=SECRET, author=f"{SECRET}-bob", **more)
+            session.add_decision(
+                f"Login of {SECRET}", tags=[SECRET, "auth"], topic=SECRET, author=f"{SECRET}-bob", **more
+            )
             session.add_finding(f"The {SECRET} token leaks", severity="critical", tags=["auth"])
             session.add_preference(f"{SECRET}-style", f"{SECRET} style")
             session.add_decision(f"{SECRET} database", rationale=f"{SECRET} reason", topic="Plan")
@@ -233,17 +235,17 @@ def test_token_that_may_only_read_writes_nothing(memory: Memory) -> None:
         lambda: session.restore("DEC-0001"),
         lambda: session.pin("DEC-0001"),
         lambda: session.relate("DEC-0001", "DEC-0002"),
-        lambda: session.compact(),
-        lambda: session.repair(),
+        session.compact,
+        session.repair,
         lambda: client.create_session("new"),
         lambda: client.create_session("new", project="shop"),
         lambda: client.archive_session("shop-1"),
         lambda: client.delete_session("shop-1"),
         lambda: client.delete(["shop-1/DEC-0001"]),
         lambda: client.erase("shop-1/DEC-0001"),
-        lambda: client.redact(),
+        client.redact,
         lambda: client.set_config("track_access", False),
-        lambda: client.reindex(),
+        client.reindex,
         lambda: client.global_memory.set_preference("x", "y"),
         lambda: client.store.tokens,
     ]
@@ -262,7 +264,7 @@ def test_only_a_token_that_may_erase_removes_for_good(memory: Memory) -> None:
     client.session("shop-1").delete("DEC-0001")
     for call in (
         lambda: client.erase("shop-1/DEC-0001"),
-        lambda: client.redact(),
+        client.redact,
         lambda: (client.delete_session("shop-2"), client.purge_session("shop-2")),
     ):
         try:
@@ -340,7 +342,7 @@ def test_whole_store_is_for_tokens_of_the_whole_store(memory: Memory) -> None:
     client = limited(memory, "shop", write=True, erase=True)
     for call in (
         lambda: client.set_config("track_access", False),
-        lambda: client.reindex(),
+        client.reindex,
         lambda: client.convert("jsonl"),
         lambda: client.store.tokens,
         lambda: client.global_memory.set_preference("x", "y"),

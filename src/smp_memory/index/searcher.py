@@ -126,7 +126,9 @@ class Searcher:
             self._allowed.sessions = sorted(self._within)
 
     def _session_numbers(self, names: Collection[str]) -> list[int]:
-        found = dict(self.rows.of("SELECT id, session.no FROM wanted CROSS JOIN session ON id = wanted.no", list(names)))
+        found = dict(
+            self.rows.of("SELECT id, session.no FROM wanted CROSS JOIN session ON id = wanted.no", list(names))
+        )
         return [found[name] for name in names if name in found]
 
     @property

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
         def document_frequency(self, term: str) -> int: ...
 
+
 __all__ = ["TextIndex", "TextMatch", "TextQuery"]
 TAIL_LIMIT = 1500
 _CORRECTED_WEIGHT = 0.7  # of a term that was perhaps meant, beside that of a term that was typed
@@ -279,7 +280,9 @@ class TextIndex:
         most = MORE_THAN_ONE if is_name or len(term) >= LONG else REPLACED
         near = self._near_terms(word, term, counts, replaced=most > REPLACED)
         found = [each for each in near if each[0] < most and len(each[1]) >= SHORTEST and each[1] not in STOP_WORDS]
-        return min(found, key=lambda each: (each[0], -counts.document_frequency(each[1]), each[1]), default=(0, None))[1]
+        return min(found, key=lambda each: (each[0], -counts.document_frequency(each[1]), each[1]), default=(0, None))[
+            1
+        ]
 
     def _near_terms(self, word: str, term: str, counts: Counts, *, replaced: bool) -> Iterator[tuple[int, str]]:
         """Known terms at distance 1, and how likely the error is: by their stems, then as stems of the word's simple variants."""

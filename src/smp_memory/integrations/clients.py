@@ -1,23 +1,28 @@
 """Clients of a server (`smp mcp --http`, `smp web`): who a request comes from, what it may do, how often, and what is logged of it.
 
 Each request carries the secret of a token. A token of the store (`smp token`) gives its client a memory limited to it
-(`smp_memory.client_store`). The secret of the server itself, the token file or the one-time link of a person at this machine, is a token like the
+(`smp_memory.clients`). The secret of the server itself, the token file or the one-time link of a person at this machine, is a token like the
 others, for everything; it holds only on a server that is not shared: the store never had tokens, and nobody but this machine can reach it.
 
 Guarantees: tokens are read again when the log has grown, at most `_FRESH_SECONDS` after it did, so a revocation holds within a second in
 every server process. If they cannot be read, no request is admitted. Audit lines name the client, the operation, sessions and ids,
-never content or search words; they are collected and written once a second, so no request waits for them.
+never content or search words; they are collected and written once a second, so no request waits for them. The token of the server itself is in a file
+that only its owner can read; it is never printed or logged, only the path of its file is. A file that others may read or write, or that holds no token, is refused.
 Non-guarantees: rate limits count in one process. The last second of audit lines is lost if the process is killed.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smp_memory.client_store import ClientStore
-from smp_memory.errors import SMPError
+from smp_memory.clients.client_store import ClientStore
+from smp_memory.errors import InvalidConfig, SMPError, from_os_error
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
 from smp_memory.model.times import to_text
 from smp_memory.observe import telemetry
 from smp_memory.privacy.client_tokens import ClientToken, RateLimit, TokenBook, digest_of
@@ -62,7 +67,9 @@ class Client:
             kept: T = self._kept[name]
             return kept
 
-    def note(self, action: str, operation: str, session: str | None = None, ids: Iterable[str] = (), **facts: Any) -> None:
+    def note(
+        self, action: str, operation: str, session: str | None = None, ids: Iterable[str] = (), **facts: Any
+    ) -> None:
         """Log what was done, READ or WRITE. Nothing is logged of the person at this machine."""
         if not self.is_local:
             self._notes.add(self.token.name, action, operation, session, ids, facts)
@@ -198,3 +205,38 @@ def bearer(header: str | None) -> str:
     """The secret in an Authorization header; empty if there is none."""
     kind, _, given = (header or "").partition(" ")
     return given.strip() if kind.lower() == "bearer" else ""
+
+
+# -- the token of the server itself
+
+FILE = "mcp-token"
+_MIN_TOKEN_CHARACTERS = 16
+
+
+def read_token(path: str) -> str:
+    """The token in a file; the file is created with a new one if it does not exist."""
+    disk, target = Disk(RealSystem()), os.path.abspath(path)
+    try:
+        if not disk.exists(target):
+            _create_token(disk, target)
+        status = disk.stat(target)
+        if status is not None and os.name == "posix" and status.st_mode & 0o077:
+            raise InvalidConfig(f"{path}: others may read this token. Make it yours alone: chmod 600 {path}", path=path)
+        token = disk.read(target).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise from_os_error(error, path, "reading the token") from error
+    if len(token) < _MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token or "\ufffd" in token:
+        raise InvalidConfig(
+            f"{path}: this is no token; it needs {_MIN_TOKEN_CHARACTERS} characters or more. Remove the file, and a new one is made.",
+            path=path,
+        )
+    return token
+
+
+def _create_token(disk: Disk, path: str) -> None:
+    disk.make_folder(os.path.dirname(path))
+    try:
+        disk.write_new(path, (secrets.token_urlsafe(32) + "\n").encode())
+    except FileExistsError:
+        pass  # another process has created it meanwhile; its token holds
+    disk.sync_folder(os.path.dirname(path))

@@ -65,7 +65,13 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionHead, SessionInfo
-    from smp_memory.model.storage_reports import AppendLog, QuarantinedEntry, RecordedDeletion, TidyReport, UnreadSession
+    from smp_memory.model.storage_reports import (
+        AppendLog,
+        QuarantinedEntry,
+        RecordedDeletion,
+        TidyReport,
+        UnreadSession,
+    )
     from smp_memory.privacy.audit import Audit
     from smp_memory.search.port import SearchIndex
 

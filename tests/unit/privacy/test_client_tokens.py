@@ -116,7 +116,7 @@ def changed(**fields: Any) -> bytes:
     ],
 )  # fmt: skip
 def test_line_that_cannot_be_read_grants_nothing_and_is_reported(line: bytes) -> None:
-    secret, token = made()
+    secret, _token = made()
     other = ClientToken("t-other", "other", digest_of("smp_other"), created=NOW)
     book = TokenBook([line, other.line()])
     assert book.find(secret, NOW) is None

@@ -177,7 +177,10 @@ def run_token_create(call: Invocation) -> None:
     if any(each.name == token.name and each.holds(now) for each in _tokens(call).tokens.values()):
         raise UserError(f"There is a valid token {token.name} already; revoke it first, or take another name.")
     add_token(log, token)
-    lines = [secret, f"Token {token.id} for {token.name}: {_rights(token.to_dict(now))}. The secret is not shown again."]
+    lines = [
+        secret,
+        f"Token {token.id} for {token.name}: {_rights(token.to_dict(now))}. The secret is not shown again.",
+    ]
     call.answer({**token.to_dict(now), "secret": secret}, lines)
 
 

@@ -7,9 +7,6 @@ loopback unless told otherwise, and then only under names that were given, and f
 `/metrics` is behind the same checks; a token that is limited to some sessions does not open it.
 Not guaranteed: secrecy on the wire; use a tunnel or a proxy with TLS beyond this machine.
 
-The server's own token is in a file that only its owner can read. It has 256 random bits; it is never printed
-or logged, only the path of its file is. A file that others may read or write, or that holds no token, is refused.
-
 uvicorn has no limit for the time in which a request must arrive, so a client that sends a byte now and then, or nothing, would
 keep its connection for ever; nor for its size, and the smallest chunks cost the most to parse. Its `limit_concurrency` refuses new requests as long
 as silent connections are open, and a client that does not read its answer is never disconnected. (With all limits of uvicorn 0.54 instead,
@@ -26,8 +23,6 @@ from __future__ import annotations
 
 import ipaddress
 import math
-import os
-import secrets
 import socket
 import sys
 import time
@@ -40,9 +35,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from smp_memory.errors import InvalidConfig, UserError, from_os_error
-from smp_memory.files.disk import Disk
-from smp_memory.files.system import RealSystem
+from smp_memory.errors import UserError
 from smp_memory.integrations.clients import KEY, bearer
 from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 from smp_memory.integrations.store_metrics import with_metrics
@@ -286,41 +279,6 @@ def settings(limits: ConnectionLimits) -> dict[str, Any]:
     return {"http": protocol(limits), "ws": "none", "timeout_keep_alive": limits.idle_seconds}
 
 
-# -- the token
-
-FILE = "mcp-token"
-_MIN_TOKEN_CHARACTERS = 16
-
-
-def read_token(path: str) -> str:
-    """The token in a file; the file is created with a new one if it does not exist."""
-    disk, target = Disk(RealSystem()), os.path.abspath(path)
-    try:
-        if not disk.exists(target):
-            _create_token(disk, target)
-        status = disk.stat(target)
-        if status is not None and os.name == "posix" and status.st_mode & 0o077:
-            raise InvalidConfig(f"{path}: others may read this token. Make it yours alone: chmod 600 {path}", path=path)
-        token = disk.read(target).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise from_os_error(error, path, "reading the token") from error
-    if len(token) < _MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token or "\ufffd" in token:
-        raise InvalidConfig(
-            f"{path}: this is no token; it needs {_MIN_TOKEN_CHARACTERS} characters or more. Remove the file, and a new one is made.",
-            path=path,
-        )
-    return token
-
-
-def _create_token(disk: Disk, path: str) -> None:
-    disk.make_folder(os.path.dirname(path))
-    try:
-        disk.write_new(path, (secrets.token_urlsafe(32) + "\n").encode())
-    except FileExistsError:
-        pass  # another process has created it meanwhile; its token holds
-    disk.sync_folder(os.path.dirname(path))
-
-
 # -- requests
 
 PATH = "/mcp"
@@ -429,7 +387,12 @@ def allowed_hosts(host: str, port: int, names: tuple[str, ...]) -> tuple[set[str
 
 
 def guarded_app(
-    server: Server[Any], clients: Clients, host: str, port: int, names: tuple[str, ...] = (), memory: Memory | None = None
+    server: Server[Any],
+    clients: Clients,
+    host: str,
+    port: int,
+    names: tuple[str, ...] = (),
+    memory: Memory | None = None,
 ) -> ASGIApp:
     """The server's app behind a `RequestGuard`; with `memory` also its metrics, at `/metrics`.
 

@@ -64,8 +64,8 @@ def serve(memory: Memory, options: ServerOptions) -> None:
 
 def _clients(memory: Memory, options: ServerOptions) -> tuple[Clients, str]:
     """The clients of a server over HTTP, and a line that says which tokens open it."""
-    from smp_memory.integrations.clients import Clients
-    from smp_memory.integrations.mcp.http import FILE, is_local, read_token
+    from smp_memory.integrations.clients import FILE, Clients, read_token
+    from smp_memory.integrations.mcp.http import is_local
 
     path = options.token_file or memory.store.state.path(FILE)
     clients = Clients(memory, read_token(path) if is_local(options.host) else None, may_erase=options.may_erase)
@@ -75,7 +75,9 @@ def _clients(memory: Memory, options: ServerOptions) -> tuple[Clients, str]:
     if not clients.has_tokens:
         raise UserError("Beyond this machine, each client needs a token of its own. Create one: smp token create NAME")
     if options.token_file:
-        raise UserError("--token-file: this store has tokens of clients (`smp token list`), and only they open a server.")
+        raise UserError(
+            "--token-file: this store has tokens of clients (`smp token list`), and only they open a server."
+        )
     return clients, "clients need a token of `smp token create`"
 
 
@@ -111,7 +113,9 @@ def _build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
     graph = KnowledgeGraph(memory, options.session, options.author)
     _import_reference_file(graph)
     return graph_server(
-        lambda ctx: for_client(ctx, graph, lambda client: KnowledgeGraph(client.memory, options.session, options.author)),
+        lambda ctx: for_client(
+            ctx, graph, lambda client: KnowledgeGraph(client.memory, options.session, options.author)
+        ),
         one_client=not options.http,
     )
 

@@ -33,10 +33,10 @@ from smp_memory.integrations.mcp.http import allowed_hosts, too_many
 from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 
 if TYPE_CHECKING:
-    from smp_memory.integrations.clients import Client, Clients
-
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from smp_memory.integrations.clients import Client, Clients
 
 OPEN_PATH = "/open"
 LINK_SECONDS = 600.0
@@ -49,7 +49,7 @@ _SIGN_IN = (
     'autocomplete="current-password" autofocus required> <button>Sign in</button></p></form><p>%s</p></section></main></html>'
 )
 _ABOUT_TOKENS = "Whoever runs this server creates tokens with <code>smp token create</code>."
-_WRONG_TOKEN = "This token does not open the inspector: it is mistyped, expired or revoked."
+_WRONG = "This token does not open the inspector: it is mistyped, expired or revoked."
 _SAFE_METHODS = ("GET", "HEAD")
 _STATIC = "/static/"
 _MOST_FORM_BYTES = 4096
@@ -188,7 +188,7 @@ class AccessGuard:
         secret = parse_qs(given.decode("utf-8", "replace")).get("token", [""])[0].strip()
         client = self._access.clients.find(secret)
         if client is None:
-            return HTMLResponse(_SIGN_IN % _WRONG_TOKEN, 401)
+            return HTMLResponse(_SIGN_IN % _WRONG, 401)
         client.note("sign_in", "web /open")
         return self._access.forward(headers, secret)
 

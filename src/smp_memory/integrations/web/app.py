@@ -31,8 +31,8 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from smp_memory.errors import SMPError, UserError
-from smp_memory.integrations.clients import KEY, READ, WRITE, Clients
-from smp_memory.integrations.mcp.http import FILE, ConnectionLimits, is_local, listening_socket, read_token, settings
+from smp_memory.integrations.clients import FILE, KEY, READ, WRITE, Clients, read_token
+from smp_memory.integrations.mcp.http import ConnectionLimits, is_local, listening_socket, settings
 from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 from smp_memory.integrations.store_metrics import MetricsApp
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, Access, AccessGuard
@@ -100,7 +100,9 @@ def serve(
         **settings(limits),
     )
     if clients.is_shared:
-        say(f"Inspector of {memory.root}: {base}/ — sign in with a token of `smp token create`. Ctrl-C stops the inspector.")
+        say(
+            f"Inspector of {memory.root}: {base}/ — sign in with a token of `smp token create`. Ctrl-C stops the inspector."
+        )
     else:
         _show_link(memory, access, base, say, open_browser)
     try:
@@ -226,7 +228,9 @@ class ChangeFeed:
                 if state is None:
                     state = StoreState(self._inspector.memory)
                     if has_trouble:
-                        self._send(_event("hello", {}))  # pages reload what they show: nobody knows what changed meanwhile
+                        self._send(
+                            _event("hello", {})
+                        )  # pages reload what they show: nobody knows what changed meanwhile
                     has_trouble = False
                 changes = state.changes()
                 if changes is not None:
