@@ -184,13 +184,6 @@ class Memory:
         """The store below, for tools that need more than this class offers."""
         return self._store
 
-    def through(self, store: Store) -> Memory:
-        """The same memory through a facade of its store (`smp_memory.clients`); closing is left to this one."""
-        seen: Memory = object.__new__(Memory)
-        seen.__dict__.update(self.__dict__)
-        seen._store, seen.scope = store, Scope(store, None, self.config, self.scope.clock)
-        return seen
-
     def now(self) -> datetime:
         """The time by the store's clock."""
         return self.scope.now()
@@ -804,6 +797,14 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"Memory({self.root!r}, layout={self.layout!r})"
+
+
+def seen_through(memory: Memory, store: Store) -> Memory:
+    """The same memory through a facade of its store (`smp_memory.clients`). Whoever opened it closes it."""
+    seen: Memory = object.__new__(Memory)
+    seen.__dict__.update(memory.__dict__)
+    seen._store, seen.scope = store, Scope(store, None, memory.config, memory.scope.clock)
+    return seen
 
 
 register_opener(open_memory)

@@ -11,6 +11,7 @@ import pytest
 
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
+from smp_memory.privacy.client_tokens import ClientToken, add_token, digest_of
 from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.terminal import Terminal
@@ -58,6 +59,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "delete": ("shop/TURN-0001", "--reason", HOSTILE),
     "restore": ("shop/TURN-0002",),
     "trash": (),
+    "token create": ("ada", "--project", HOSTILE),
+    "token list": (),
+    "token revoke": ("ci",),
     "erase": ("shop/TURN-0001", "--yes", "--reason", HOSTILE),
     "redact": ("--all", "--preview"),
     "audit": (),
@@ -115,6 +119,8 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Pat
         for name in ("other", "archived", "deleted"):
             memory.create_session(name).add_finding(HOSTILE)
         shop.export(tmp_path / "export.json")
+        token = ClientToken("t-1", "ci", digest_of("x"), projects=[HOSTILE], created=memory.now())
+        add_token(memory.store.tokens, token)
         memory.archive_session("archived", HOSTILE)
         memory.delete_session("deleted", HOSTILE)
     (tmp_path / "workflow.yaml").write_text("name: review\nmemory_requirements:\n  read_access: [decisions]\n")

@@ -14,6 +14,7 @@ import smp_memory
 from smp_memory import AgentMemory, Memory
 from smp_memory.clients.client_store import ClientStore
 from smp_memory.errors import NotAllowed, NotSupported, SessionArchived, SessionExists, SessionNotFound, SMPError
+from smp_memory.memory import seen_through
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.privacy.client_tokens import ClientToken, digest_of
 from smp_memory.store.opening import register_backend
@@ -29,7 +30,7 @@ def token(*projects: str, sessions: tuple[str, ...] = (), write: bool = False, e
 
 
 def limited(memory: Memory, *projects: str, **options: Any) -> Memory:
-    return memory.through(ClientStore(memory.store, token(*projects, **options)))
+    return seen_through(memory, ClientStore(memory.store, token(*projects, **options)))
 
 
 def fill(memory: Memory, clock: FrozenClock, *, with_other: bool) -> None:

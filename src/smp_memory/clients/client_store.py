@@ -1,7 +1,7 @@
 """A store as one client of a shared server may see and change it: the storage port and the search port, limited by a token.
 
 Everything above the ports (tools, pages, searches, contexts, statistics, exports) is a function of a `Store`. So the rights of a client are
-enforced here and nowhere else: a server gives each client a `Memory` over a `ClientStore` (`Memory.through`).
+enforced here and nowhere else: a server gives each client a `Memory` over a `ClientStore` (`smp_memory.memory.seen_through`).
 
 Guarantees
     sessions   A session outside of the token is not listed, counted, searched, followed along relations or successions, and no figure of the

@@ -23,6 +23,7 @@ from smp_memory.clients.client_store import ClientStore
 from smp_memory.errors import InvalidConfig, SMPError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
+from smp_memory.memory import seen_through
 from smp_memory.model.times import to_text
 from smp_memory.observe import telemetry
 from smp_memory.privacy.client_tokens import ClientToken, RateLimit, TokenBook, digest_of
@@ -48,7 +49,7 @@ class Client:
     def __init__(self, token: ClientToken, memory: Memory, notes: AuditNotes) -> None:
         self.token = token
         self.is_local = token.id == LOCAL
-        self.memory = memory if self.is_local else memory.through(ClientStore(memory.store, token))
+        self.memory = memory if self.is_local else seen_through(memory, ClientStore(memory.store, token))
         self.limit = RateLimit(token.rate)
         self._notes = notes
         self._kept: dict[str, Any] = {}

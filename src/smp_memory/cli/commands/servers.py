@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from smp_memory.cli.render import paint, plural, table
+from smp_memory.cli.render import one_line, paint, plural, safe, table
 from smp_memory.errors import StoreNotFound, UserError
 
 TYPE_CHECKING = False
@@ -219,7 +219,9 @@ def run_token_list(call: Invocation) -> None:
     """
     now, book = call.memory.now(), _tokens(call)
     rows = [token.to_dict(now) for token in book.tokens.values()]
-    cells = [(row["id"], row["name"], row["state"], _rights(row), (row["expires"] or "")[:16]) for row in rows]
+    cells = [
+        (safe(row["id"]), safe(row["name"]), row["state"], _rights(row), (row["expires"] or "")[:16]) for row in rows
+    ]
     lines = list(table(("id", "name", "state", "rights", "expires"), cells, call.screen.width)) if rows else ["There are no tokens."]  # fmt: skip
     lines += [f"{paint('red', '✗')} {problem}" for problem in book.problems]
     call.answer({"tokens": rows, "problems": book.problems}, lines)
@@ -229,7 +231,7 @@ def _rights(row: dict[str, Any]) -> str:
     """What a token allows, in words."""
     rights = "read, write and erase" if row["erase"] else "read and write" if row["write"] else "read"
     names = [f"project {each}" for each in row["projects"]] + [f"session {each}" for each in row["sessions"]]
-    return f"{rights} {', '.join(names) or 'all sessions'}"
+    return safe(one_line(f"{rights} {', '.join(names) or 'all sessions'}"))
 
 
 def token_revoke_arguments(parser: Parser) -> None:
