@@ -28,7 +28,7 @@ from smp_memory.model.session_info import ARCHIVED, LIVE, PURGED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from smp_memory.config.settings import Config
     from smp_memory.files.user_state import UserState
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from smp_memory.privacy.client_tokens import ClientToken
     from smp_memory.search.port import SearchIndex
     from smp_memory.store.port import Admit, BatchPort, Histories, Note, SessionFiles, SessionStore, Store
+
+    T = TypeVar("T")
 
     def _provides_ports(
         store: ClientStore, session: ClientSession, index: ClientIndex, batch: _LimitedBatch
@@ -63,6 +65,14 @@ class ClientStore:
         self.access: Any = ClientAccess(lambda: store.access, self._sees_ref)
         self.session_uses: Any = ClientAccess(lambda: store.session_uses, self._sees_name)
         self.state: UserState = ClientState(store.state)
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run a request in this thread: which sessions the client may see is found out once for it."""
+        self._rights.hold(1)
+        try:
+            return work()
+        finally:
+            self._rights.hold(-1)
 
     @property
     def config(self) -> Config:
@@ -116,6 +126,8 @@ class ClientStore:
             return ClientSession(self._store.create(info, entries, quota_bytes), rights)
         except SessionExists:
             raise self._taken(info.id) from None
+        finally:
+            rights.forget()
 
     def _taken(self, session: str) -> SessionExists:
         return SessionExists(f"The id {session} is taken; choose another one.", session=session)
@@ -139,6 +151,8 @@ class ClientStore:
             return self._store.move(session, origin, state, note, audit, path=path)
         except SessionExists:
             raise self._taken(session) from None
+        finally:
+            rights.forget()
 
     def erase(
         self,

@@ -1,7 +1,7 @@
 """The rights of a token on a store: which sessions it shows, whether it may write or erase, and what may refer to what.
 
 Guarantees: a session whose project cannot be read belongs to none. The session `global` is for all projects, so a token shows it only if it names it or
-shows all sessions. Inside a snapshot (`hold`) the sessions of a token stay the same.
+shows all sessions. Inside a request or a snapshot (`hold`) the sessions of a token stay the same, unless the client itself changes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rights:
         self.store = store
         self.token = token
         self._projects: dict[tuple[str, str], tuple[object, str]] = {}  # by state and id: version and project
-        self._held = local()  # `sessions` and `depth` of the snapshot of a thread
+        self._held = local()  # `sessions` and `depth` of the request or snapshot of a thread
 
     # -- sessions
 
@@ -47,7 +47,7 @@ class Rights:
         return bool(heads) and all(map(self.admits, heads))
 
     def live(self) -> frozenset[str] | None:
-        """The live sessions that are admitted; None: all. Inside a snapshot they are found once."""
+        """The live sessions that are admitted; None: all. Inside a request or a snapshot they are found once."""
         if not self.token.is_limited:
             return None
         held: frozenset[str] | None = getattr(self._held, "sessions", None)
@@ -64,10 +64,14 @@ class Rights:
         return found
 
     def hold(self, steps: int) -> None:
-        """Begin (1) or end (-1) a snapshot of this thread."""
+        """Begin (1) or end (-1) a request or a snapshot of this thread."""
         self._held.depth = getattr(self._held, "depth", 0) + steps
         if not self._held.depth:
             self._held.sessions = None
+
+    def forget(self) -> None:
+        """Find the live sessions again: this thread has created or moved one."""
+        self._held.sessions = None
 
     def _use_saved_metadata(self) -> None:
         """Let the index tell the projects of all sessions, instead of reading each; `_project` compares the version."""

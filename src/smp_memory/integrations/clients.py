@@ -49,7 +49,8 @@ class Client:
     def __init__(self, token: ClientToken, memory: Memory, notes: AuditNotes) -> None:
         self.token = token
         self.is_local = token.id == LOCAL
-        self.memory = memory if self.is_local else seen_through(memory, ClientStore(memory.store, token))
+        self._store = None if self.is_local else ClientStore(memory.store, token)
+        self.memory = memory if self._store is None else seen_through(memory, self._store)
         self.limit = RateLimit(token.rate)
         self._notes = notes
         self._kept: dict[str, Any] = {}
@@ -59,6 +60,10 @@ class Client:
     def name(self) -> str | None:
         """Its name as an author of what it writes; None: the server's own."""
         return None if self.is_local else self.token.name
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run a request of the client in this thread."""
+        return work() if self._store is None else self._store.run(work)
 
     def keep(self, name: str, make: Callable[[], T]) -> T:
         """An object of a server for this client, made once: a context of requests, an inspector."""

@@ -74,6 +74,10 @@ class RequestContext:
         """The caller of a request; `client` is the client's name in the protocol."""
         return Caller(self, self.author or client or (self.client.name if self.client is not None else None))
 
+    def run(self, work: Callable[[], T]) -> T:
+        """Run a request in this thread."""
+        return work() if self.client is None else self.client.run(work)
+
     def note(self, operation: str, given: object, data: object = None, error: object = None, *, reads: bool) -> None:
         """Log an operation of a client of a shared server: its session and the ids of memories, never content."""
         if self.client is None:

@@ -222,7 +222,8 @@ def _tool_handlers(
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
         asked, reads = choose(ctx), tool.hints["read_only_hint"]
         try:
-            reply = await threads.run(partial(tool.call, asked.caller(client_name(ctx)), params.arguments))
+            call = partial(tool.call, asked.caller(client_name(ctx)), params.arguments)
+            reply = await threads.run(partial(asked.run, call))
         except Exception as error:
             asked.note(params.name, params.arguments, error=error, reads=reads)
             return error_result(error_text(error, f"the tool {params.name}"))
@@ -236,7 +237,7 @@ def _resource_handlers(choose: Callable[[Any], RequestContext], threads: Threads
     async def run(ctx: Any, operation: str, work: Callable[[Caller], T], **named: str) -> T:
         asked = choose(ctx)
         try:
-            found = await threads.run(partial(work, asked.caller(client_name(ctx))))
+            found = await threads.run(partial(asked.run, partial(work, asked.caller(client_name(ctx)))))
             asked.note(operation, named, reads=True)
             return found
         except Exception as error:

@@ -20,6 +20,7 @@ import secrets
 import sys
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -380,7 +381,7 @@ def _endpoint(site: Site, path: str, answer: Page) -> Callable[[Request], Awaita
                 )
         part = request.headers.get("x-smp-part", "")
         given = PageRequest(inspector, request.url.path, request.path_params, request.query_params, form, part)
-        response = await to_thread.run_sync(_answer, answer, given)
+        response = await to_thread.run_sync(client.run, partial(_answer, answer, given))
         _note(client, request, path, response.status_code)
         return response
 
