@@ -122,8 +122,6 @@ class Searcher:
         self._within: frozenset[int] | None = None  # the numbers of the viewer's sessions; None: all
         if viewer is not None and viewer.sessions is not None:
             self._within = frozenset(self._session_numbers(viewer.sessions))
-            self._allowed = RowConditions()
-            self._allowed.sessions = sorted(self._within)
 
     def _session_numbers(self, names: Collection[str]) -> list[int]:
         found = dict(
@@ -204,6 +202,8 @@ class Searcher:
         if self._within is not None:
             found = list(found)
             outside = {doc for doc, _ in found if doc >> POSITION_BITS not in self._within}
+        if self.viewer.sees_private:
+            return outside
         guarded = [doc for doc, facts in found if facts & GUARDED and doc not in outside]
         unknown = [doc for doc in guarded if doc not in self._hidden]
         if unknown:
@@ -489,10 +489,15 @@ class Searcher:
         known = self._frequencies.get(term)
         if known is None:
             known = self.index.text.document_frequency(term)
+            within = RowConditions()
+            within.sessions = None if self._within is None else sorted(self._within)
             if self._within is not None and known:
-                known = 0 if self._allowed.is_impossible else len(self.all_matches(ParsedText((term,)), self._allowed, set()).docs)  # fmt: skip
-            elif self.viewer is not None and 0 < known <= _RARE:
-                known = len(self.search(ParsedText((term,)), RowConditions(), 2 * _RARE))
+                within.include_deleted = True
+                query = _text_query(ParsedText((term,)), within, 0.0)
+                known = 0 if within.is_impossible else len(self.index.text.all_matches(query).docs)
+            if self.viewer is not None and not self.viewer.sees_private and 0 < known <= _RARE:
+                within.include_deleted = False
+                known = len(self.all_matches(ParsedText((term,)), within, set()).docs)
             self._frequencies[term] = known
         return known
 
