@@ -286,7 +286,7 @@ class FullTextIndex:
 
     def vocabulary(self, words: Iterable[str], viewer: Viewer | None = None) -> Vocabulary:
         def work(searcher: Searcher) -> Vocabulary:
-            return Vocabulary(searcher.documents, {each: searcher.document_frequency(each) for each in words})
+            return Vocabulary(searcher.counts.documents, {each: searcher.document_frequency(each) for each in words})
 
         return self.answer(work, viewer)
 

@@ -15,7 +15,16 @@ from collections import namedtuple
 from functools import partial
 
 from smp_memory.index.access_counts import add_counts, docs_of
-from smp_memory.index.query import NOT_VALID, RowConditions, RowSelection, TextMatch, TextQuery, only_docs
+from smp_memory.index.counting import CountsWithin
+from smp_memory.index.query import (
+    NOT_VALID,
+    RowConditions,
+    RowSelection,
+    TextMatch,
+    in_sessions,
+    only_docs,
+    text_query,
+)
 from smp_memory.index.relations import RelationGraph
 from smp_memory.index.rows import AUTHOR_SHIFT, POSITION_BITS
 from smp_memory.model.candidates import (
@@ -35,7 +44,7 @@ from smp_memory.model.candidates import (
 from smp_memory.model.candidates import NOT_VALID as NOT_VALID_COUNT
 from smp_memory.model.types import KINDS, NUMBERED
 from smp_memory.text.tokenizer import ParsedText
-from smp_memory.text.wildcards import RARITY, is_loose
+from smp_memory.text.wildcards import RARITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,21 +127,17 @@ class Searcher:
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
-        self._documents: int | None = None  # in the viewer's sessions
         self._within: frozenset[int] | None = None  # the numbers of the viewer's sessions; None: all
         if viewer is not None and viewer.sessions is not None:
             self._within = frozenset(self._session_numbers(viewer.sessions))
+        # The figures of the corpus that weigh terms: of a viewer with sessions of its own, those of these sessions.
+        self.counts: Counts = index.text if self._within is None else CountsWithin(index, self._within)
 
     def _session_numbers(self, names: Collection[str]) -> list[int]:
         found = dict(
             self.rows.of("SELECT id, session.no FROM wanted CROSS JOIN session ON id = wanted.no", list(names))
         )
         return [found[name] for name in names if name in found]
-
-    @property
-    def counts(self) -> Counts:
-        """The figures of the corpus that weigh terms: of a viewer with sessions of its own, those of these sessions."""
-        return self.index.text if self._within is None else self
 
     @property
     def relations(self) -> RelationGraph:
@@ -446,7 +451,7 @@ class Searcher:
 
         Hidden and invalid memories are removed before the limit is applied: the best match normalises all scores and brings its neighbours.
         """
-        query = _text_query(text, conditions, RARITY)
+        query = text_query(text, conditions, RARITY)
         fetched = limit if conditions.valid_at is None else limit + _FETCHED_MORE
         while True:
             found = left = self.index.text.search(query, fetched, self.counts)
@@ -464,7 +469,7 @@ class Searcher:
 
     def all_matches(self, text: ParsedText, conditions: RowConditions, not_valid: set[int]) -> MatchColumns:
         """All visible matches of a text that meet the conditions that are labels, in any order and without scores."""
-        found = self.index.text.all_matches(_text_query(text, conditions, 0.0))
+        found = self.index.text.all_matches(text_query(text, conditions, 0.0))
         if conditions.valid_at is not None:
             wrong = self.not_valid(found.docs, conditions.valid_at)
             not_valid |= wrong
@@ -472,32 +477,14 @@ class Searcher:
         hidden = self.hidden(zip(found.docs, found.facts, strict=True)) if self.viewer is not None else ()
         return only_docs(found, lambda doc: doc not in hidden) if hidden else found
 
-    @property
-    def documents(self) -> int:
-        """The number of memories; of a viewer with sessions of its own, of those in them."""
-        if self._within is None:
-            return self.index.text.documents
-        if self._documents is None:
-            numbers = list(self._within)
-            counted = self.rows.of(f"SELECT count(*) FROM wanted CROSS JOIN memory ON doc >> {POSITION_BITS} = wanted.no", numbers)  # fmt: skip
-            self._documents = sum(count for (count,) in counted)
-        return self._documents
-
     def document_frequency(self, term: str) -> int:
         """The number of memories with a term. For a viewer, hidden and deleted ones do not count for a rare term: it must not be known
-        by them alone. Memories outside of the viewer's sessions do not count for any term."""
+        by them alone."""
         known = self._frequencies.get(term)
         if known is None:
-            known = self.index.text.document_frequency(term)
-            within = RowConditions()
-            within.sessions = None if self._within is None else sorted(self._within)
-            if self._within is not None and known:
-                within.include_deleted = True
-                query = _text_query(ParsedText((term,)), within, 0.0)
-                known = 0 if within.is_impossible else len(self.index.text.all_matches(query).docs)
+            known = self.counts.document_frequency(term)
             if self.viewer is not None and not self.viewer.sees_private and 0 < known <= _RARE:
-                within.include_deleted = False
-                known = len(self.all_matches(ParsedText((term,)), within, set()).docs)
+                known = len(self.all_matches(ParsedText((term,)), in_sessions(self._within), set()).docs)
             self._frequencies[term] = known
         return known
 
@@ -534,20 +521,3 @@ class Searcher:
         found = self._read(self.index, self.placed(wanted), gone).values()
         sees = self.viewer.sees if self.viewer is not None else None
         return [record for record in found if record is not None and (sees is None or sees(record))]
-
-
-def _text_query(text: ParsedText, conditions: RowConditions, rarity: float) -> TextQuery:
-    return TextQuery(
-        text.words,
-        text.phrases,
-        text.patterns,
-        text.excluded,
-        [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
-        conditions.labels(),
-        conditions.without(),
-        conditions.since,
-        conditions.until,
-        rarity,
-        text.characters,
-        text.corrected,
-    )
