@@ -131,6 +131,7 @@ READS: dict[str, Callable[[Memory], Any]] = {
     "redact": lambda m: [each.session for each in m.redact(preview=True)],
     "agent": lambda m: [h.record.ref for h in AgentMemory(m.session("shop-1"), "eve").query("login", limit=90)],
     "vocabulary": lambda m: list(m.store.indexer.vocabulary([SECRET, "login", "queue"]).frequencies.values()),
+    "records": lambda m: list(m.store.indexer.records(["m-bank/DEC-0001", "shop-1/DEC-0001", "z-bank/FIND-0001"])),
     "activity": lambda m: sorted(m.store.indexer.activity()),
     "metadata": lambda m: sorted(m.store.indexer.saved_metadata()) in ([], ["shop-1", "shop-2"]),
     "facets": lambda m: m.store.indexer.facets(CandidateRequest(), ["type", "agent", "tag"]).counts,
