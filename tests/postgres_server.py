@@ -198,6 +198,21 @@ class Server:
         self._schemas.append(f"test_{secrets.token_hex(6)}")
         return self.address(schema=self._schemas[-1])
 
+    def require_password(self, role: str) -> None:
+        """Let a role log in with its password only; returns when that holds."""
+        self._workplace()
+        file = Path(self._folder, "data", "pg_hba.conf")
+        file.write_text(f"local all {role} scram-sha-256\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+        self.sql("SELECT pg_reload_conf()")
+        end = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < end:
+            try:
+                Endpoint(self.address(user=role)).sql("SELECT")
+            except Exception as error:
+                assert "no password supplied" in str(error)
+                return
+        raise RuntimeError("the server does not ask for a password")
+
     def start(self) -> None:
         settings = [*_SETTINGS.split(), "-c", f"fsync={self._fsync}", "-k", self._folder]
         words = [f"{self._workplace().programs}/postgres", "-D", f"{self._folder}/data", *settings]

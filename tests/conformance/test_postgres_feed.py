@@ -276,6 +276,29 @@ def test_session_deleted_purged_and_made_again_replaces_the_old_one(opened: Open
     assert found(reader) == set()
 
 
+def test_memory_erased_by_another_process_leaves_no_text_in_the_rows(
+    address: str, opened: Open, tmp_path: Path
+) -> None:
+    """The reader's computer is another one: the erasing process does not clean its index."""
+    text = "the secret plan of the purple elephant " * 200  # it fills pages of its own
+    with smp_memory.open(address) as reader:
+        session = reader.create_session("a")
+        session.add_decision(text)
+        for number in range(30):
+            session.add_decision(f"something else {number}")
+        assert found(reader, "elephant")
+        (rows,) = Path(reader.store.indexer.folder).rglob(ROWS_FILE)
+    assert b"plan of the purple elephant" in rows.read_bytes()
+    base = rows.parent.parent
+    shutil.copytree(base, tmp_path / "kept")
+    opened().erase("a/DEC-0001")
+    shutil.rmtree(base)
+    shutil.copytree(tmp_path / "kept", base)
+    with smp_memory.open(address) as reader:
+        assert len(found(reader)) == 30
+    assert b"plan of the purple elephant" not in rows.read_bytes()
+
+
 def test_ids_that_two_clones_gave_out_stay_apart(opened: Open, tmp_path: Path) -> None:
     """A session with two memories of one id, as a merge of clones leaves it, is stored as it is."""
     with smp_memory.open(tmp_path / "files") as files:

@@ -20,12 +20,13 @@ from smp_memory.errors import (
     UserError,
 )
 from smp_memory.exchange.outbox import Outbox
-from smp_memory.exchange.transfer import SentEntries
+from smp_memory.exchange.transfer import SentEntries, read_session
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
+from smp_memory.scope import Scope
 from smp_memory.store.opening import register_backend
 from smp_memory.testing.clocks import FrozenClock
 from tests.backends.naive_store import NAME, open_naive
-from tests.exchange_stores import KINDS_OF_STORES, NASTY, POSTGRES, Places, fill
+from tests.exchange_stores import KINDS_OF_STORES, NASTY, POSTGRES, Places, exchange, fill
 
 PAIRS = [
     *((kind, NAME) for kind in KINDS_OF_STORES),
@@ -320,6 +321,47 @@ def _numbered(entry: Any, id: str) -> Any:
     twin = entry.copy()
     twin.id, twin.seq, twin.uid = id, 1, "hgfedcba"
     return twin
+
+
+def test_entries_that_two_processes_send_at_once_are_there_once(stores: Stores) -> None:
+    """Both have compared the sessions before one of them sends."""
+    session = stores.laptop.create_session("s1")
+    session.add_decision("First")
+    stores.laptop.push(stores.address)
+    session.update("DEC-0001", rationale="because")
+    session.add_decision("Second")
+    new = read_session(stores.laptop.store.session("s1")).entries[1:]
+    for _ in range(2):
+        stores.shared_again().store.session("s1").commit(SentEntries(new))
+    assert told(stores.shared, "s1") == told(stores.laptop, "s1")
+    assert len(read_session(stores.shared_again().store.session("s1")).entries) == 3
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "sent"}  # the mark of how far it is
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "equal"}
+
+
+class LateStore:
+    """A store in which another process creates the session just after this one has looked."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self._has_looked = store, False
+
+    def sessions(self, *states: str, **options: Any) -> Any:
+        if not self._has_looked:
+            self._has_looked = True
+            return []
+        return self._store.sessions(*states, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_session_that_two_processes_create_at_once_is_there_once(stores: Stores) -> None:
+    stores.laptop.create_session("s1").add_decision("First")
+    stores.laptop.push(stores.address)
+    late: Any = LateStore(stores.shared.store)
+    report = exchange(stores.laptop.scope, Scope(late, None, stores.shared.config, stores.shared.scope.clock))
+    assert stores.statuses(report) == {"s1": "equal"}
+    assert len(stores.shared.store.sessions()) == 1
 
 
 # -- the outbox

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
+from smp_memory.cli.main import main
 from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.terminal import Terminal
 
+POSTGRES = "postgresql"
 HOSTILE = "red\x1b[31m title\x1b]0;owned\x07 bell\x07 \roverwritten \x9b31m bidi\u202eevil\u2066 zero\u200b"
 CONTROL = set(map(chr, [*range(9), 11, 12, *range(14, 32), 127, *range(128, 160)])) | set("\r\u202e\u2066\u200b")
 
@@ -123,7 +124,7 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Pat
         elsewhere.create_session("theirs", project=HOSTILE).add_finding(HOSTILE)
     (tmp_path / "workflow.yaml").write_text("name: review\nmemory_requirements:\n  read_access: [decisions]\n")
     (tmp_path / "log").mkdir()
-    subprocess.run([sys.executable, "-m", "smp_memory", "memlog", "init", "--workspace", "log"], check=True, cwd=tmp_path, capture_output=True)  # fmt: skip
+    assert main(["memlog", "init", "--workspace", "log"]) == 0
     return tmp_path
 
 
@@ -148,12 +149,20 @@ def test_text_of_a_store_cannot_control_the_terminal(
     assert not CONTROL & set(out + err), name
 
 
+@pytest.mark.parametrize("backend", [NAME, POSTGRES])
 @pytest.mark.parametrize("name", CALLS)
 def test_command_works_on_a_store_that_is_not_in_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    backend: str,
 ) -> None:
     register_backend(NAME, open_naive)
     address = f"{NAME}://{tmp_path / 'store.db'}"
+    if backend == POSTGRES:
+        address = request.getfixturevalue("postgres").new_schema_address()
     filled(tmp_path, monkeypatch, address)
     monkeypatch.setenv("SMP_ROOT", address)
     code, out, err = Terminal(capsys)(*name.split(), *CALLS[name], "--json")

@@ -1,6 +1,7 @@
 """Every door to a store takes an address: the command line, completion, hooks, MCP and the web pages on a store that is not a folder.
 
-The backend is the one of `tests.backends`. It is found as an installed one would be: by an entry point of the group `smp_memory.backends`.
+The backends are PostgreSQL, and the one of `tests.backends`, which is found as an installed one would be: by an entry point of the group
+`smp_memory.backends`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory.errors import StoreNotFound
+from smp_memory.model.ids import scheme_of
 from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.mcp_process import Server
 from tests.unit.web.inspector_client import InspectorClient
 
+POSTGRES = "postgresql"
 DECISION = "Use PostgreSQL for the orders of the shop"
 FINDING = "The login form has no rate limit"
 
@@ -27,12 +31,12 @@ FINDING = "The login form has no rate limit"
 class Installed:
     """A project without a store of its own, a store at an address, and an environment in which the backend is installed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str) -> None:
         self.folder = folder / "project"
         self.folder.mkdir()
-        self.address = f"{NAME}://{folder / 'store.db'}"
+        self.address, self.backend = address, scheme_of(address)
         package = folder / "site" / "smp_test_backend-1.0.dist-info"
-        package.mkdir(parents=True)
+        package.mkdir(parents=True, exist_ok=True)
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: smp-test-backend\nVersion: 1.0\n")
         (package / "entry_points.txt").write_text(
             f"[smp_memory.backends]\n{NAME} = tests.backends.naive_store:open_naive\n"
@@ -65,9 +69,11 @@ class Installed:
         return said
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Installed:
-    return Installed(tmp_path)
+@pytest.fixture(params=[NAME, POSTGRES])
+def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Installed:
+    if request.param == NAME:
+        return Installed(tmp_path, f"{NAME}://{tmp_path / 'store.db'}")
+    return Installed(tmp_path, request.getfixturevalue("postgres").new_schema_address())
 
 
 @pytest.fixture
@@ -83,7 +89,7 @@ def filled(installed: Installed) -> Installed:
 
 
 def test_store_is_created_and_used_from_the_command_line(installed: Installed) -> None:
-    assert installed.data("init") == {"root": installed.address, "layout": NAME, "created": True}
+    assert installed.data("init") == {"root": installed.address, "layout": installed.backend, "created": True}
     assert installed.data("init")["created"] is False
     assert list(installed.folder.iterdir()) == []
     installed.run("session", "new", "review")
@@ -103,18 +109,27 @@ def test_status_shows_the_store(filled: Installed) -> None:
         assert DECISION in said
         assert "Last session: review" in said
     data = filled.data("status")
-    assert (data["root"], data["layout"], data["trusted"], data["problem"]) == (filled.address, NAME, True, None)
+    assert (data["root"], data["layout"], data["trusted"], data["problem"]) == (
+        filled.address,
+        filled.backend,
+        True,
+        None,
+    )
     assert [each["id"] for each in data["newest"]] == ["FIND-0001", "DEC-0001"]
     assert data["open_findings"] == {"high": 1}
 
 
 def test_status_of_a_store_that_does_not_exist_says_so(installed: Installed) -> None:
     said = installed.run()
-    assert f"There is no store at {installed.address}." in said
+    assert "There is no store at" in said
+    assert installed.address in said
     assert installed.data("status")["root"] is None
     assert "E_STORE_NOT_FOUND" in installed.run("list", code=7)
     assert "E_STORE_NOT_FOUND" in installed.run("doctor", code=7)
     assert not os.path.exists(installed.address.partition("://")[2])
+    if installed.backend == POSTGRES:
+        with pytest.raises(StoreNotFound):
+            smp_memory.open(installed.address, create=False)
 
 
 def test_address_without_a_backend_is_refused_with_a_reason(installed: Installed) -> None:
@@ -128,9 +143,11 @@ def test_address_without_a_backend_is_refused_with_a_reason(installed: Installed
 
 
 def test_doctor_checks_the_store_and_names_issues(filled: Installed) -> None:
-    said = filled.run("doctor")
-    assert said.startswith(f"{filled.address}  {NAME}, 1 session, 2 memories")
-    assert "No issues" in said
+    said = filled.run("doctor", code=int(filled.backend == POSTGRES))
+    assert said.startswith(f"{filled.address}  {filled.backend}, 1 session, 2 memories")
+    assert (
+        "fsync" if filled.backend == POSTGRES else "No issues"
+    ) in said  # the server of the tests loses what it acknowledged
     with smp_memory.open(filled.address) as memory:
         memory.session("review").add_learning("See the first one", references=["DEC-0099"])
     said = filled.run("doctor", code=1)
@@ -163,6 +180,50 @@ def test_hooks_recall_and_record(filled: Installed) -> None:
     assert "Another host: last call" in filled.run("status")
 
 
+def test_installed_hosts_name_the_store(filled: Installed) -> None:
+    places = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json", "cursor": ".cursor/hooks.json"}  # fmt: skip
+    command = f"{sys.executable} -m smp_memory"
+    for host, place in places.items():
+        filled.run("install", host, "--yes", "--command", command)
+        text = (filled.folder / place).read_text()
+        assert filled.address in text
+        hook = next(each for each in _commands(json.loads(text)) if " hook" in each)
+        event = {"hook_event_name": "SessionStart", "session_id": host, "cwd": str(filled.folder), "source": "startup"}
+        if host == "cursor":
+            event |= {"hook_event_name": "sessionStart", "conversation_id": host, "workspace_roots": [event["cwd"]]}
+        environment = {name: value for name, value in filled.environment.items() if name != "SMP_ROOT"}
+        done = subprocess.run(
+            f"{hook} --wait", shell=True, input=json.dumps(event).encode(), env=environment, capture_output=True, check=True, cwd=filled.folder
+        )  # fmt: skip
+        assert DECISION in done.stdout.decode(), host
+    server = json.loads((filled.folder / ".mcp.json").read_text())["mcpServers"]["smp"]
+    assert server["args"][-2:] == ["--root", filled.address]
+    assert json.dumps(filled.address) in (filled.folder / ".codex/config.toml").read_text()
+    for host in places:
+        filled.run("install", host, "--undo", "--yes", "--command", command)
+    assert [path for path in filled.folder.rglob("*") if path.is_file() and filled.address in path.read_text()] == []
+
+
+def _commands(data: Any) -> list[str]:
+    """All commands in the settings of a host."""
+    if isinstance(data, dict):
+        own = [data["command"]] if isinstance(data.get("command"), str) else []
+        return own + [found for value in data.values() for found in _commands(value)]
+    return [found for value in data for found in _commands(value)] if isinstance(data, list) else []
+
+
+def test_address_of_postgresql_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "psycopg.py").write_text("raise ImportError('No module named psycopg')")
+    installed = Installed(tmp_path, "postgresql://db.example/memory")
+    said = installed.run(
+        "list", code=4, PYTHONPATH=f"{tmp_path / 'site'}{os.pathsep}{installed.environment['PYTHONPATH']}"
+    )
+    assert "where: postgresql:// addresses need the extra `postgres`: pip install 'smp-memory[postgres]'" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("installed", [NAME], indirect=True)
 def test_password_in_an_address_is_shown_and_stored_nowhere(filled: Installed, tmp_path: Path) -> None:
     secret = "hunter2"
     address = filled.address.replace("://", f"://ada:{secret}@") + f"?password={secret}"

@@ -347,6 +347,18 @@ def test_server_role_reads_tokens_and_reader_of_all_reads_the_audit_log(shared: 
         assert len(memory.sessions()) == 3
 
 
+def test_erasure_removes_reasons_from_the_audit_log_or_says_who_can(rights: Rights) -> None:
+    with smp_memory.open(rights.allow("writer", "a")) as memory:
+        for name in ("DEC-0001", "FIND-0001"):
+            memory.session("a-ada").delete(name, "It says tea")
+        receipt = memory.session("a-ada").erase("DEC-0001")
+        assert any("audit log" in text for text in receipt.pending)
+    with smp_memory.open(rights.owner) as memory:
+        assert not any("audit log" in text for text in memory.session("a-ada").erase("FIND-0001").pending)
+        about = [entry for entry in memory.store.audit.entries() if entry["action"] == "delete"]
+        assert [entry.get("reason") for entry in about] == ["It says tea", None]
+
+
 def test_purge_and_erasure_are_stored_although_the_audit_log_cannot_be_written(rights: Rights) -> None:
     address = rights.allow("writer", "a")
     rights.sql("REVOKE INSERT ON {schema}.audit FROM {schema}_reader")
@@ -368,3 +380,25 @@ def test_lock_of_the_audit_log_that_somebody_keeps_does_not_stop_an_action(right
             memory.delete_session("a-eve")
             assert "could not be logged" in str(memory.store.audit.failure)
             assert [head.session for head in memory.deleted_sessions()] == ["a-eve", "b-gone"]
+
+
+def test_row_with_the_id_of_another_session_hides_it_from_nobody(rights: Rights) -> None:
+    run = rights.connect(rights.allow("writer", "a"))
+    with smp_memory.open(rights.owner) as memory:
+        assert "Lisbon" in str(memory.query("shop opens"))
+        for state in ("purged", "deleted"):
+            run(f"INSERT INTO {{schema}}.session (id, state, project, info, seq, numbers) VALUES ('b-bob', '{state}', 'a', '{{}}', 0, '{{}}')")  # fmt: skip
+            assert "Lisbon" in str(memory.query("shop opens"))
+        assert SECRET in str(memory.session("b-bob").records())
+    with smp_memory.open(rights.owner) as memory:
+        assert "Lisbon" in str(memory.query("shop opens"))
+        memory.delete_session("b-bob")
+        assert "Lisbon" not in str(memory.query("shop opens"))
+
+
+def test_project_in_the_index_is_the_one_of_the_row(rights: Rights) -> None:
+    run = rights.connect(rights.allow("writer", "a"))
+    run("UPDATE {schema}.session SET info = replace(info, '\"a\"', '\"b\"'), xid = pg_current_xact_id(), changes = changes + 1 WHERE id = 'a-ada'")  # fmt: skip
+    with smp_memory.open(rights.owner) as memory:
+        memory.query("tea")
+        assert memory.store.indexer.saved_metadata("a-ada")["a-ada"][1].project == "a"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.config.settings import COPY_OF
 from smp_memory.config.sources import BY_PATH
-from smp_memory.errors import Busy, SMPError, StorageError, StoreNotFound, UserError
+from smp_memory.errors import Busy, SessionExists, SMPError, StorageError, StoreNotFound, UserError
 from smp_memory.exchange.comparison import MemoryConflict, checksum_of, compare, erasures_in
 from smp_memory.exchange.transfer import append_entries, create_copy, read_session
 from smp_memory.model.deletions import Receipt
@@ -129,10 +129,10 @@ class _Exchange:
 
     def run(self, *, hand_over: bool) -> SessionExchange:
         try:
-            if hand_over:
-                self._hand_over()
-            else:
-                self._send(self._read())
+            try:
+                self._run(hand_over)
+            except SessionExists:  # another process has created it meanwhile
+                self._run(hand_over)
         except _Stop as stop:
             self.done.status, self.done.why = stop.status, stop.why
         except UNREACHABLE:
@@ -141,6 +141,12 @@ class _Exchange:
             self.done.status, self.done.why = REFUSED, error.message
         self._audit()
         return self.done
+
+    def _run(self, hand_over: bool) -> None:
+        if hand_over:
+            self._hand_over()
+        else:
+            self._send(self._read())
 
     def _read(self) -> tuple[Exported, Any]:
         """The session on the writing side, and of whom it is a copy itself."""

@@ -2,7 +2,7 @@
 
 Rows (types, times, authors, tags, relations, file positions) are in SQLite. Terms are in tantivy, which is fed in
 bulk, and in a short memtable (`unindexed`) of what tantivy does not have yet, scored by the same formula. Cursors and
-rows change in one transaction. Nothing here knows the files' formats; `smp_memory.store.indexer` connects both.
+rows change in one transaction. Nothing here knows the files' formats; `smp_memory.store.indexer` connects both, `smp_memory.store.postgres.feed` tables instead.
 
 Native libraries: PyStemmer and tantivy. If one does not load, the index works without it. A library that is missing or does not load is
 one log event (`library_missing`), never an ImportError. A process without a library that the index on disk was built with does not

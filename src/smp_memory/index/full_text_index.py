@@ -1,7 +1,7 @@
 """The search port (`smp_memory.search.port`) over rows in SQLite, text in tantivy and vectors, fed by any storage.
 
 A *feed* (`IndexFeed`) knows where memories are stored: it opens the index, brings it up to what was acknowledged, and reads records. The
-index knows neither files nor databases. `smp_memory.store.indexer` is the feed of a store in files,
+index knows neither files nor databases. `smp_memory.index.stored_feed` is the feed of a store, in files or in PostgreSQL,
 `smp_memory.index.history_index` that of histories in RAM.
 
 Guarantees: the calls inside one `snapshot` see one state. A damaged index is rebuilt once during a call; answers are by names, so a rebuild

@@ -81,7 +81,7 @@ class Audit:
             **facts,
         }
         try:
-            line = _encode({name: value for name, value in fields.items() if value is not None})
+            line = encode({name: value for name, value in fields.items() if value is not None})
             self.log.append([line], sync=sync)
         except (OSError, SMPError) as error:
             self._report(action, error)
@@ -109,6 +109,21 @@ def decoded(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+def gives_reason(fields: dict[str, Any], session: str, ids: set[str]) -> bool:
+    """Whether a line has a reason for what was done to one of these memories."""
+    named = fields.get("ids")
+    return (
+        "reason" in fields
+        and fields.get("session") == session
+        and isinstance(named, list)
+        and not ids.isdisjoint(map(str, named))
+    )
+
+
+def without_reason(fields: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in fields.items() if name != "reason"}, "reason_erased": True}
 
 
 class AuditFile:
@@ -167,18 +182,9 @@ class AuditFile:
                 return False
             before, lines, changed = _START, [], False
             for fields, _ in self._read():
-                if (
-                    fields
-                    and "reason" in fields
-                    and fields.get("session") == session
-                    and erased & set(fields.get("ids", ()))
-                ):
-                    fields = {
-                        **{name: value for name, value in fields.items() if name != "reason"},
-                        "reason_erased": True,
-                    }
-                    changed = True
-                body = _encode(fields)[:-1]
+                if fields and gives_reason(fields, session, erased):
+                    fields, changed = without_reason(fields), True
+                body = encode(fields)[:-1]
                 before = _checksum(before, body)
                 lines.append(b"".join((body, _MARK, before.encode(), b'"}\n')))
             if changed:  # written first: a log longer than `audit.last` says is valid, a shorter one is not
@@ -223,7 +229,7 @@ class AuditFile:
 
     def read(self, offset: int = 0) -> tuple[list[bytes], int]:
         """All readable lines, without checksums; an offset is not needed here."""
-        return [_encode(fields) for fields, _ in self._read() if fields is not None], self.size_bytes()
+        return [encode(fields) for fields, _ in self._read() if fields is not None], self.size_bytes()
 
     def problems(self) -> list[str]:
         """Lines that were changed, removed or damaged; empty if the log is intact."""
@@ -260,7 +266,7 @@ class AuditFile:
             return b""
 
 
-def _encode(fields: object) -> bytes:
+def encode(fields: object) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

@@ -70,7 +70,7 @@ def run_install(call: Invocation) -> int | None:
         return None
     extras = frozenset(name for name in ("memlog", "workflows") if getattr(options, name))
     scope = USER if options.user else PROJECT
-    where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras)
+    where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras, _named_store(call))
     selected = _host(options.host)
     module_command = _module_command(call, start) if options.with_module else []
     edits = selected.edits(where, _command(call))
@@ -113,6 +113,13 @@ def _host(name: str) -> Host:
     return customisation
 
 
+def _named_store(call: Invocation) -> str:
+    """The address of a store that is no folder, which hosts must name: nobody finds it from the project's folder."""
+    from smp_memory.model.ids import scheme_of, without_password
+
+    return without_password(call.root) if call.root and scheme_of(call.root) else ""
+
+
 def _trust_store(start: str) -> str | None:
     """Trust the project's store, because hooks that are installed for a project should use it; returns its folder."""
     from smp_memory.integrations.hooks import entry_point
@@ -132,7 +139,7 @@ def _list_hosts(call: Invocation, project: str) -> None:
         each = _host(name)
         row: dict[str, Any] = {"host": name, "title": each.TITLE, "about": each.ABOUT}
         for scope in (PROJECT, USER):
-            where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ)
+            where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, store=_named_store(call))
             row["detected"] = row.get("detected", False) or each.is_present(where)
             row[scope] = _state(each.edits(where, _command(call)))
         rows.append(row)

@@ -125,12 +125,12 @@ def _is_in_environment(program: str) -> bool:
     return folder is not None and os.path.isabs(program) and program.startswith(os.path.join(folder, ""))
 
 
-def server_command(command: str) -> dict[str, Any]:
-    """The MCP server in the form of hosts' settings: a program and its arguments."""
+def server_command(command: str, store: str = "") -> dict[str, Any]:
+    """The MCP server in the form of hosts' settings: a program and its arguments. `store`: the address of the store, if it is named."""
     import shlex
 
     program, *words = shlex.split(command)
-    return {"command": program, "args": [*words, "mcp"]}
+    return {"command": program, "args": [*words, "mcp", *(["--root", store] if store else [])]}
 
 
 # -- JSON settings
@@ -276,16 +276,18 @@ BEGIN = "# >>> smp: written by `smp install codex`"
 END = "# <<< smp"
 
 
-def block_edit(path: str, about: str, command: str) -> FileEdit:
+def block_edit(path: str, about: str, server: dict[str, Any]) -> FileEdit:
+    block = _block(server)
+
     def add(text: str) -> str:
-        if _block(command) in text:
+        if block in text:
             return text
         rest = _without_block(text)
         known = _parse_toml(path, rest).get("mcp_servers")
         if isinstance(known, dict) and "smp" in known:
             raise UserError(f"{path}: it already has a server [mcp_servers.smp]. It was not changed.", path=path)
         between = "" if not rest or rest.endswith("\n\n") else "\n" if rest.endswith("\n") else "\n\n"
-        after = f"{rest}{between}{_block(command)}"
+        after = f"{rest}{between}{block}"
         _parse_toml(path, after)
         return after
 
@@ -296,10 +298,9 @@ def block_edit(path: str, about: str, command: str) -> FileEdit:
     return FileEdit(path, about, add, remove)
 
 
-def _block(command: str) -> str:
+def _block(server: dict[str, Any]) -> str:
     import json
 
-    server = server_command(command)
     words = ", ".join(json.dumps(word) for word in server["args"])
     return f"{BEGIN}\n[mcp_servers.smp]\ncommand = {json.dumps(server['command'])}\nargs = [{words}]\n{END}\n"
 

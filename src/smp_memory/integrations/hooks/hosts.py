@@ -61,6 +61,7 @@ class InstallTarget:
         environ: Mapping[str, str],
         start: str = "",
         options: frozenset[str] = frozenset(),
+        store: str = "",
     ) -> None:
         self.scope = scope
         self.project = project
@@ -68,6 +69,18 @@ class InstallTarget:
         self.environ = environ
         self.start = start or project  # the folder in which the command was called
         self.options = options  # names of optional parts of a host that were asked for
+        self.store = store  # the address of a store that is not found from the project's folder, without a password
+
+    def hook(self, command: str, client: str = "") -> str:
+        """The command of a hook."""
+        from shlex import quote
+
+        words = (
+            f"{command} hook",
+            f"--client {client}" if client else "",
+            f"--root {quote(self.store)}" if self.store else "",
+        )
+        return " ".join(filter(None, words))
 
     def folder(self, name: str, variable: str = "") -> str:
         """A host's folder in the project, or in the user's home, which a variable may name."""
@@ -105,10 +118,10 @@ class ClaudeCode(CodingAgent):
         }
 
     def edits(self, target: InstallTarget, command: str) -> list[FileEdit]:
-        edits = [settings_edit(self._file(target, "settings.json"), "hooks", self.hooks(f"{command} hook"), None)]
+        edits = [settings_edit(self._file(target, "settings.json"), "hooks", self.hooks(target.hook(command)), None)]
         if target.scope == PROJECT:
             servers = os.path.join(target.project, ".mcp.json")
-            edits.append(settings_edit(servers, "MCP server", {}, server_command(command)))
+            edits.append(settings_edit(servers, "MCP server", {}, server_command(command, target.store)))
         return edits
 
     def hints(self, target: InstallTarget) -> list[str]:
@@ -125,10 +138,10 @@ class Codex(ClaudeCode):
     _FOLDER, _VARIABLE = ".codex", "CODEX_HOME"
 
     def edits(self, target: InstallTarget, command: str) -> list[FileEdit]:
-        hooks = self.hooks(f"{command} hook --client codex")
+        hooks = self.hooks(target.hook(command, "codex"))
         return [
             settings_edit(self._file(target, "hooks.json"), "hooks", hooks, None),
-            block_edit(self._file(target, "config.toml"), "MCP server", command),
+            block_edit(self._file(target, "config.toml"), "MCP server", server_command(command, target.store)),
         ]
 
     def hints(self, target: InstallTarget) -> list[str]:
@@ -141,10 +154,10 @@ class Gemini(CodingAgent):
     _FOLDER = ".gemini"
 
     def edits(self, target: InstallTarget, command: str) -> list[FileEdit]:
-        hook = {"name": "smp", "type": "command", "command": f"{command} hook --client gemini"}
+        hook = {"name": "smp", "type": "command", "command": target.hook(command, "gemini")}
         hooks = {event: {"hooks": [{**hook, "timeout": time}]} for event, time in _GEMINI_MILLISECONDS.items()}
         path = self._file(target, "settings.json")
-        return [settings_edit(path, "hooks and MCP server", hooks, server_command(command))]
+        return [settings_edit(path, "hooks and MCP server", hooks, server_command(command, target.store))]
 
     def hints(self, target: InstallTarget) -> list[str]:
         return ["Gemini CLI needs hooks to be enabled; recent versions have them on."]
@@ -158,10 +171,10 @@ class Cursor(CodingAgent):
     _NEW_FILE = '{\n  "version": 1\n}\n'
 
     def edits(self, target: InstallTarget, command: str) -> list[FileEdit]:
-        hooks = {event: {"command": f"{command} hook --client cursor", "timeout": 10} for event in self._EVENTS}
+        hooks = {event: {"command": target.hook(command, "cursor"), "timeout": 10} for event in self._EVENTS}
         return [
             settings_edit(self._file(target, "hooks.json"), "hooks", hooks, None, self._NEW_FILE),
-            settings_edit(self._file(target, "mcp.json"), "MCP server", {}, server_command(command)),
+            settings_edit(self._file(target, "mcp.json"), "MCP server", {}, server_command(command, target.store)),
         ]
 
     def hints(self, target: InstallTarget) -> list[str]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import json
 
+from smp_memory.model.ids import is_valid
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -28,17 +30,17 @@ _MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they
 _SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
 
 # A replica does not tell which transactions are running, only the oldest of them.
-_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
-_IDENTITY = """concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
+_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
+_IDENTITY = """pg_catalog.concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
     current_setting('smp.project', true), current_setting('smp.person', true))"""
 _SAVED = "%(snapshot)s::pg_snapshot"
 # The server guesses from the value how few rows these are. A plan that looks expensive would be compiled, for hundreds of milliseconds.
 _NEW = f"xid >= pg_snapshot_xmin({_SAVED}) AND NOT pg_visible_in_snapshot(xid, {_SAVED}) AND EXISTS (SELECT FROM last)"
-_COLUMNS = "number, id, state, generation, ending, changes, xid, written, bytes, numbers, info"
+_COLUMNS = "number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person"
 _ENTRIES = """UNION ALL SELECT 2, number, e.* FROM (SELECT number, origin FROM changed WHERE origin >= 0 LIMIT {most}) AS s,
     LATERAL (SELECT start, id, line FROM {schema}.entry WHERE session = number AND start >= origin AND segment = 0 OFFSET 0) AS e"""
 _STATE = """SELECT 1, number, origin, id,
-    json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info)::text FROM changed"""
+    pg_catalog.json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info, project, person)::text FROM changed"""
 _CATCH_UP = f"""
 WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
 last AS MATERIALIZED (SELECT FROM moment WHERE identity = %(identity)s AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin({_SAVED})),
@@ -53,7 +55,7 @@ changed AS MATERIALIZED (
     FROM {{schema}}.session WHERE state = 'live' AND NOT EXISTS (SELECT FROM last)
 )
 SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT count(*) FROM {{schema}}.session WHERE state = 'live') END), 0, identity,
-    json_build_array(snapshot, NOT EXISTS (SELECT FROM last))::text
+    pg_catalog.json_build_array(snapshot, NOT EXISTS (SELECT FROM last))::text
 FROM moment
 UNION ALL {_STATE}
 UNION ALL SELECT 2, session, start, id, line FROM new
@@ -84,13 +86,25 @@ class FedSession:
         "number",
         "numbers",
         "origin",
+        "person",
+        "project",
         "state",
         "version",
     )
 
     def __init__(self, number: int, origin: int, id: str, facts: str) -> None:
         self.number, self.origin, self.id = number, origin, id
-        self.state, self.generation, self.ending, *version, self.bytes, self.numbers, self.info = json.loads(facts)
+        (
+            self.state,
+            self.generation,
+            self.ending,
+            *version,
+            self.bytes,
+            self.numbers,
+            self.info,
+            self.project,
+            self.person,
+        ) = json.loads(facts)
         self.version: list[Any] = (
             version  # number of changes, transaction of the last one but for appends, time of the last one
         )
@@ -125,7 +139,11 @@ class Changes:
 
 def _sessions(rows: list[tuple[Any, ...]]) -> list[FedSession]:
     """The sessions of rows of a statement."""
-    found = {number: FedSession(number, origin, id, facts) for kind, number, origin, id, facts in rows if kind == 1}
+    found = {
+        number: FedSession(number, origin, id, facts)
+        for kind, number, origin, id, facts in rows
+        if kind == 1 and is_valid(id)
+    }
     for _, number, start, id, line in sorted(row for row in rows if row[0] == 2):
         if number in found:  # row-level security may hide the session meanwhile
             found[number].entries.append((start, id, line))

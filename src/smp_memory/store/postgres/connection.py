@@ -260,12 +260,17 @@ def _close_all(idle: list[psycopg.Connection], process: int) -> None:
             idle.pop().close()
 
 
+_NO_ROOM = "The server has no free connection"
+_REFUSED = "The server refused the login"
+_NO_PASSWORD = f"{_REFUSED}; see the passfile ~/.pgpass"
+_NO_DATABASE = "The database does not exist; its administrator makes it with `createdb`"
+_NO_STORE = "There is no store at this address; `smp init` makes one"
 _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (sql_errors.LockNotAvailable, LockTimeout, "Another process holds the session for too long"),
     (sql_errors.QueryCanceled, QueryTimeout, "The server cancelled a statement that took too long"),
     (sql_errors.SerializationFailure, Conflict, "Another process changed the same rows"),
     (sql_errors.DeadlockDetected, Conflict, "Another process changed the same rows"),
-    (sql_errors.TooManyConnections, Busy, "The server has no free connection"),
+    (sql_errors.TooManyConnections, Busy, _NO_ROOM),
     (sql_errors.DiskFull, StorageFull, "The server has no room left"),
     (
         sql_errors.ReadOnlySqlTransaction,
@@ -277,23 +282,24 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
         NotAllowed,
         "The database role lacks a right, or row-level security hides the session",
     ),
-    (sql_errors.InvalidAuthorizationSpecification, NotAllowed, "The server refused the login"),
-    (sql_errors.InvalidCatalogName, StoreNotFound, "The database does not exist"),
-    (sql_errors.InvalidSchemaName, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
-    (sql_errors.UndefinedTable, StoreNotFound, "There is no store in this schema; `smp init` makes one"),
+    (sql_errors.InvalidAuthorizationSpecification, NotAllowed, _REFUSED),
+    (sql_errors.InvalidCatalogName, StoreNotFound, _NO_DATABASE),
+    (sql_errors.InvalidSchemaName, StoreNotFound, _NO_STORE),
+    (sql_errors.UndefinedTable, StoreNotFound, _NO_STORE),
 )
 _REFUSALS = (  # of a login; libpq gives their text only
-    ("too many clients", Busy, "The server has no free connection"),
-    ("too many connections", Busy, "The server has no free connection"),
-    ("remaining connection slots", Busy, "The server has no free connection"),
-    ("no more connections allowed", Busy, "The server has no free connection"),
-    ("password", NotAllowed, "The server refused the login; see the passfile ~/.pgpass"),
-    ("authentication failed", NotAllowed, "The server refused the login"),
-    ("pg_hba.conf", NotAllowed, "The server refused the login"),
-    ("permission denied for database", NotAllowed, "The server refused the login"),
-    ("not permitted to log in", NotAllowed, "The server refused the login"),
-    ('FATAL: role "', NotAllowed, "The server refused the login"),
-    ('FATAL: database "', StoreNotFound, "The database does not exist"),
+    ("too many clients", Busy, _NO_ROOM),
+    ("too many connections", Busy, _NO_ROOM),
+    ("remaining connection slots", Busy, _NO_ROOM),
+    ("no more connections allowed", Busy, _NO_ROOM),
+    ("password", NotAllowed, _NO_PASSWORD),
+    ("authentication failed", NotAllowed, _REFUSED),
+    ("pg_hba.conf", NotAllowed, _REFUSED),
+    ("permission denied for database", NotAllowed, _REFUSED),
+    ("not permitted to log in", NotAllowed, _REFUSED),
+    ('FATAL: role "', NotAllowed, _REFUSED),
+    ('FATAL: database "', StoreNotFound, _NO_DATABASE),
+    ("definition of service", StoreNotFound, "The service file lacks the service"),
 )
 
 
@@ -309,7 +315,7 @@ def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) 
         return _lost(address, reason)
     for part, ours, text in _REFUSALS if error.sqlstate is None else ():
         if part in reason:
-            return ours(f"{text}: {address} ({reason}).", path=address)
+            return ours(f"{text}: {address} ({reason.rpartition('FATAL: ')[2]}).", path=address)
     message = f"The server cannot be reached: {address} ({reason})."
     return Unreachable(message, path=address, reason=reason, recoverable=True)
 

@@ -18,6 +18,7 @@ from smp_memory.index.inspection import scrub
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
+from smp_memory.privacy.audit import decoded, encode, gives_reason, without_reason
 from smp_memory.store.postgres.postgres_session import PostgresSession
 from smp_memory.store.postgres.tables import EntryRows, encode_entry
 from smp_memory.store.session_edits import pieces_of
@@ -61,6 +62,7 @@ class Erasure:
             self._receipt.bytes_before = table_bytes(self._tables, connection)
             for session, names in self._targets.items():
                 self._erase_in(connection, session, names)
+                self._forget_reasons(connection, session, set(names))
             note()
 
     def clean_up(self, state: UserState, indexer: FullTextIndex) -> None:
@@ -103,6 +105,21 @@ class Erasure:
             self._receipt.summaries += [f"{session}/{id}" for id in changed]
             self._tables.change(connection, number, generation=1)
             self._receipt.rewritten.append(f"{self._tables.root}#{session}")
+
+    def _forget_reasons(self, connection: Connection, session: str, ids: set[str]) -> None:
+        """Remove reasons from the audit log, because they may repeat what is erased. Only the owner of the tables may change it."""
+        query = self._tables.sql(
+            "SELECT position, line FROM {schema}.audit WHERE position('\"reason\"'::bytea IN line) > 0"
+        )
+        lines = [(position, decoded(bytes(line))) for position, line in connection.execute(query).fetchall()]
+        rows = [(position, fields) for position, fields in lines if fields and gives_reason(fields, session, ids)]
+        if rows and self._tables.is_restricted(connection):
+            what = "the reasons given for it in the audit log are removed by an erasure of the owner of the tables"
+            self._receipt.pending.append(what)
+            return
+        statement = self._tables.sql("UPDATE {schema}.audit SET line = %s WHERE position = %s")
+        for position, fields in rows:
+            connection.execute(statement, (encode(without_reason(fields)), position))
 
     def _erase_quotes(self, connection: Connection, number: int, names: list[str]) -> list[str]:
         """Take sentences that quote erased memories out of the summaries that compaction made; returns their ids."""

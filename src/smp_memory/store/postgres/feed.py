@@ -30,7 +30,7 @@ from smp_memory.model.session_info import LIVE
 from smp_memory.observe import incomplete
 from smp_memory.observe.telemetry import INDEX, observe
 from smp_memory.store.postgres.changes import MOST_SESSIONS, NO_CURSOR, changes_since, live_numbers, read_sessions
-from smp_memory.store.postgres.tables import LAYOUT, EntryRows, decode_entry
+from smp_memory.store.postgres.tables import LAYOUT, EntryRows, decode_entry, decode_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class PostgresSource:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._saved_at = 0.0
+        self.opened()
 
     def opened(self) -> None:
-        self._saved_at = 0.0
+        self._saved_at, self._is_prepared = 0.0, False
 
     def session_not_found(self, session: str) -> SMPError:
         if live_numbers(self._tables, [session]):
@@ -73,6 +73,9 @@ class PostgresSource:
     # -- catching up
 
     def catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> bool:
+        if not self._is_prepared:
+            index.rows.do("PRAGMA secure_delete = ON")  # what was erased on the server is overwritten here, too
+            self._is_prepared = True
         cursor = index.rows.meta(_CURSOR, NO_CURSOR)
         changes = changes_since(self._tables, cursor)
         if not changes.is_complete and _hides_some(index, changes):
@@ -256,15 +259,14 @@ class _CatchUp:
         return session.number, position.generation, position.ending
 
     def _remove_gone(self, changes: Changes) -> None:
-        index, gone = self._index, dict[str, int]()
-        for each in changes.sessions:
-            if each.state != LIVE:
-                gone[each.id] = max(each.number, gone.get(each.id, 0))
-        names = index.rows.session_ids() if changes.is_complete else gone
+        """Rows are told apart by number: somebody may store a row with the id of another one's session."""
+        index = self._index
+        gone = {each.number: each.id for each in changes.sessions if each.state != LIVE}
+        names = index.rows.session_ids() if changes.is_complete else set(gone.values())
         live = {each.id for each in changes.sessions if each.state == LIVE}
         for name in [name for name in names if name not in live]:
             known = index.rows.session(name)
-            if known is not None and (changes.is_complete or _Position(known).number <= gone[name]):
+            if known is not None and (changes.is_complete or _Position(known).number in gone):
                 index.remove(known)
                 save_problems(index, name, (), grown=False)
 
@@ -322,7 +324,9 @@ class _CatchUp:
         return True
 
     def _replace(self, known: IndexedSession, session: FedSession) -> None:
-        fresh = SessionHistory(lambda: json.loads(session.numbers))  # they keep ids apart that were given out twice
+        fresh = SessionHistory(
+            lambda: decode_numbers(session.numbers) or {}
+        )  # they keep ids apart that were given out twice
         index, rows = self._index, EntryRows(session.entries, self._where(known.id))
         fresh.add(rows.entries)
         histories = fresh.histories.values()
@@ -351,7 +355,7 @@ def _about(session: FedSession) -> str:
     """Version of the metadata, user, project and settings, as JSON for the index; empty if the metadata cannot be read."""
     try:
         info = LAYOUT.decode_info(session.info.encode(), session.id)
-        return json.dumps([[session.number, session.version[0]], info.user, info.project, info.config])
+        return json.dumps([[session.number, session.version[0]], session.person, session.project, info.config])
     except (SMPError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
 
