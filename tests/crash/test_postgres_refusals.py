@@ -93,7 +93,7 @@ def setting(server: Server, **settings: str) -> Iterator[None]:
 
 
 def test_missing_store_database_and_server(postgres: Server, address: str, tmp_path: Path) -> None:
-    assert_refused(address, StoreNotFound, "There is no store in this schema")
+    assert_refused(address, StoreNotFound, "There is no store at this address")
     assert_refused(postgres.address("no_such_database"), StoreNotFound, "The database does not exist")
     assert_refused(f"postgresql://smp@/smp?host={tmp_path}", StorageError, "The server cannot be reached")
 
@@ -210,7 +210,7 @@ def test_erasure_does_not_make_all_others_wait_for_a_long_transaction(postgres: 
             connection.execute(f"SELECT 1 FROM {schema}.entry").fetchall()
             receipt = session.erase(ids[0])
             session.add_decision("others go on")
-        assert [each for each in receipt.pending if "lock not available" in each]
+        assert [each for each in receipt.pending if "lock not available" in each], receipt.pending
         assert not [each for each in session.erase(ids[1]).pending if "server" in each]
 
 

@@ -179,15 +179,19 @@ def _vacuum_unlocked(tables: Tables, statement: str) -> None:
 
 def _vacuum(connection: Connection, statement: str) -> None:
     """Vacuum a table. The server skips one that is locked or of another owner with a warning only; that is an error here."""
-    warnings: list[Diagnostic] = []
-    connection.add_notice_handler(warnings.append)
+    warnings: list[SMPError] = []
+
+    def note(given: Diagnostic) -> None:
+        kind = LockTimeout if given.sqlstate == _LOCKED else NotAllowed
+        warnings.append(kind(str(given.message_primary)))
+
+    connection.add_notice_handler(note)
     try:
         connection.execute(statement)
     finally:
-        connection.remove_notice_handler(warnings.append)
+        connection.remove_notice_handler(note)
     if warnings:
-        kind = LockTimeout if warnings[0].sqlstate == _LOCKED else NotAllowed
-        raise kind(str(warnings[0].message_primary))
+        raise warnings[0]
 
 
 def table_bytes(tables: Tables, connection: Connection) -> int:
