@@ -760,8 +760,7 @@ class Memory:
         """
         if address is not None and (hand_over or take_over):
             return self._send(address, sessions, progress, hand_over=hand_over, take_over=take_over)
-        send = lambda to, names: self._send(to, names, progress)  # noqa: E731
-        return exchange.outbox.push(self._store, send, address, sessions)
+        return exchange.outbox.push(self._store, lambda to, names: self._send(to, names, progress), address, sessions)
 
     def _send(self, address: str, sessions: Any, progress: Any, **modes: bool) -> ExchangeReport:
         with self._opened(address) as target:
