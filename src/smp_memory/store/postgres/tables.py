@@ -197,7 +197,7 @@ class Tables:
         """Append entries to a session; returns where they end."""
         statement = self.sql(
             "INSERT INTO {schema}.entry (session, start, id, line) "
-            "SELECT %s, new.* FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new"
+            "SELECT %s, new.* FROM unnest(%s::bigint[], string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n')) AS new"
         )
         for first in range(0, len(entries), _AT_ONCE):
             part = entries[first : first + _AT_ONCE]
@@ -207,7 +207,8 @@ class Tables:
                 starts.append(end)
                 end += len(line.encode()) + 1
             names = [entry.id for entry in part]
-            connection.execute(statement, (number, starts, names, lines))
+            # Neither ids nor lines contain a line break. In an array every quotation mark of a line would be escaped.
+            connection.execute(statement, (number, starts, "\n".join(names), "\n".join(lines)))
         return end
 
     def session_not_found(self, session: str) -> SMPError:
