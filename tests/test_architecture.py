@@ -46,7 +46,7 @@ MAY_BE_LONGER = {
     "store/archive_index.py": 475,  # every place of a session that is not live
     "index/searcher.py": 530,  # every read of rows, with names and visibility
     "model/decay.py": 460,  # four policies
-    "store/file_store.py": 500,  # the operations of a store in files
+    "store/file_store.py": 510,  # the operations of a store in files
     "files/reader.py": 490,
     "store/erasure.py": 460,
     "files/entry_fields.py": 460,
@@ -56,7 +56,7 @@ MAY_BE_LONGER = {
     "git/merge.py": 465,
     "model/history.py": 505,  # histories, their snapshots, ids and hand edits
     "designs.py": 465,  # every method of five designs
-    "memory.py": 865,  # one facade with every method of a store
+    "memory.py": 875,  # one facade with every method of a store
     "session.py": 615,  # and of a session
     "index/text_candidates.py": 480,
     "lifecycle/deletion.py": 500,

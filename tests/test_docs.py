@@ -145,6 +145,19 @@ def test_every_command_in_the_docs_is_understood(empty_store: Path, monkeypatch:
     assert [line for line, code in zip(lines, codes, strict=True) if code not in (0, 11, 32)] == []
 
 
+def test_commands_of_the_server_files_are_understood() -> None:
+    from smp_memory.cli.arguments import build_parser
+
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load("".join(blocks("docs/server.md", "yaml")))["services"]
+    calls = [services[name]["command"] for name in ("mcp", "web")]
+    unit = "".join(blocks("docs/server.md", "ini"))
+    calls += [line.split()[1:] for line in unit.splitlines() if line.startswith("ExecStart=")]
+    assert len(calls) == 3
+    for name, *words in calls:
+        assert build_parser(name)[0].parse_args(words).allow_host == ["memory.example"]
+
+
 @pytest.fixture
 def empty_store(tmp_path: Path) -> Path:
     (tmp_path / ".bmad").mkdir()

@@ -150,7 +150,7 @@ class Memory:
         if trust or is_new:
             trust_named(self._store, self._found_as, is_new=is_new)
         self.config: Config = self._store.config
-        self.scope = Scope(self._store, None, self.config, Clock(clock))
+        self.scope = self._whole = Scope(self._store, None, self.config, Clock(clock))
         if self.config.unused:
             report_once(self._store.state, "unused-settings", self.config.unused_notice())
         report_settings(self.config.notices())
@@ -621,7 +621,7 @@ class Memory:
 
     def _renew_digests(self) -> tuple[list[str], list[str]]:
         """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
-        return context.digest.renew_after_erasing(self.scope)
+        return context.digest.renew_after_erasing(self._whole)
 
     # -- states of sessions
 
@@ -859,6 +859,14 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"Memory({self.root!r}, layout={self.layout!r})"
+
+
+def seen_through(memory: Memory, store: Store) -> Memory:
+    """The same memory through a facade of its store (`smp_memory.clients`). Whoever opened it closes it."""
+    seen: Memory = object.__new__(Memory)
+    seen.__dict__.update(memory.__dict__)
+    seen._store, seen.scope = store, Scope(store, None, memory.config, memory.scope.clock)
+    return seen
 
 
 register_opener(open_memory)

@@ -32,7 +32,7 @@ from smp_memory.errors import (
     StoreClosed,
     StoreNotFound,
 )
-from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, StateLog
+from smp_memory.files.activity import ACCESSES, SESSION_USES, TOKENS, AccessLog, StateLog
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import open_user_state
@@ -92,6 +92,7 @@ class NaiveStore:
         self.state = open_user_state(root, self._disk)
         self.access = AccessLog(StateLog(self.state, ACCESSES))
         self.session_uses = AccessLog(StateLog(self.state, SESSION_USES), exact=True)
+        self.tokens = StateLog(self.state, TOKENS)
         self.audit = Audit(NaiveLog(self))
         self.indexer = NaiveIndex(self)
 

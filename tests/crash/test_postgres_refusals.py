@@ -28,7 +28,7 @@ from smp_memory.errors import (
     StorageReadOnly,
     StoreNotFound,
 )
-from tests.crash.processes import SOURCE
+from tests.crash.processes import SOURCE, Worker, run_all
 from tests.postgres_server import Server
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra smp-memory[postgres]")
@@ -93,7 +93,7 @@ def setting(server: Server, **settings: str) -> Iterator[None]:
 
 
 def test_missing_store_database_and_server(postgres: Server, address: str, tmp_path: Path) -> None:
-    assert_refused(address, StoreNotFound, "There is no store in this schema")
+    assert_refused(address, StoreNotFound, "There is no store at this address")
     assert_refused(postgres.address("no_such_database"), StoreNotFound, "The database does not exist")
     assert_refused(f"postgresql://smp@/smp?host={tmp_path}", StorageError, "The server cannot be reached")
 
@@ -198,6 +198,29 @@ def locked(server: Server, address: str) -> Iterator[None]:
     with psycopg.connect(server.address()) as connection:
         connection.execute(f"SELECT 1 FROM {schema}.session FOR UPDATE")
         yield
+
+
+def test_erasure_does_not_make_all_others_wait_for_a_long_transaction(postgres: Server, address: str) -> None:
+    """The server waited for the table to be free, and everybody else waited behind it."""
+    schema = address.rpartition("schema=")[2]
+    with smp_memory.open(address, config={"concurrency": {"lock_timeout_ms": 500}}) as memory:
+        session = memory.create_session("s1")
+        ids = [session.add_decision(f"a secret plan of the company, number {number}").id for number in range(2)]
+        with psycopg.connect(postgres.address()) as connection:
+            connection.execute(f"SELECT 1 FROM {schema}.entry").fetchall()
+            receipt = session.erase(ids[0])
+            session.add_decision("others go on")
+        assert [each for each in receipt.pending if "lock not available" in each], receipt.pending
+        assert not [each for each in session.erase(ids[1]).pending if "server" in each]
+
+
+def test_processes_that_create_a_store_at_once_make_one(address: str) -> None:
+    workers = [Worker("create", address, "postgresql", f"w{number}", 3) for number in range(6)]
+    run_all(workers)
+    created = Counter(name for worker in workers for name in worker.heard("created"))
+    assert created == Counter(f"common-{serial}" for serial in range(3))
+    with smp_memory.open(address) as memory:
+        assert len(memory.sessions()) == 6 * 3 + 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import smp_memory
+from smp_memory.integrations.clients import FILE, read_token
 from smp_memory.integrations.mcp import http
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import Answer, Arguments
@@ -44,8 +45,9 @@ def main() -> None:
     for run in (simple_text, error_handling):
         TOOLS[f"test_{run.__name__}"] = ToolSpec("Test", "For the suite.", Arguments, Answer, run, READS)
     guarded_app = http.guarded_app
-    http.guarded_app = lambda server, token, *rest: WithToken(guarded_app(server, token, *rest), token)
     with smp_memory.open(sys.argv[1]) as memory:
+        token = read_token(memory.store.state.path(FILE))
+        http.guarded_app = lambda *given: WithToken(guarded_app(*given), token)
         serve(memory, ServerOptions(http=True))
 
 

@@ -11,6 +11,7 @@ import pytest
 import smp_memory
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.cli.main import main
+from smp_memory.privacy.client_tokens import ClientToken, add_token, digest_of
 from smp_memory.store.opening import register_backend
 from tests.backends.naive_store import NAME, open_naive
 from tests.e2e.terminal import Terminal
@@ -59,6 +60,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "delete": ("shop/TURN-0001", "--reason", HOSTILE),
     "restore": ("shop/TURN-0002",),
     "trash": (),
+    "token create": ("ada", "--project", HOSTILE),
+    "token list": (),
+    "token revoke": ("ci",),
     "erase": ("shop/TURN-0001", "--yes", "--reason", HOSTILE),
     "redact": ("--all", "--preview"),
     "audit": (),
@@ -118,6 +122,8 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> Pat
         for name in ("other", "archived", "deleted"):
             memory.create_session(name).add_finding(HOSTILE)
         shop.export(tmp_path / "export.json")
+        token = ClientToken("t-1", "ci", digest_of("x"), projects=[HOSTILE], created=memory.now())
+        add_token(memory.store.tokens, token)
         memory.archive_session("archived", HOSTILE)
         memory.delete_session("deleted", HOSTILE)
     with smp_memory.open(tmp_path / "elsewhere") as elsewhere:

@@ -99,12 +99,11 @@ def test_writes_of_many_concurrent_clients_are_all_stored(server: WebServer, roo
 
 
 def test_token_file_readable_by_others_or_without_a_token_is_refused(tmp_path: Path) -> None:
-    from smp_memory.integrations.mcp.http import has_token, read_token
+    from smp_memory.integrations.clients import read_token
 
     own = tmp_path / "new" / "token"
     made = read_token(str(own))
     assert read_token(str(own)) == made
-    assert has_token(made, f"bearer {made} ")
     assert own.stat().st_mode & 0o777 == 0o600
     own.chmod(0o644)
     with pytest.raises(smp_memory.errors.InvalidConfig, match="chmod 600"):
@@ -136,13 +135,15 @@ def test_port_in_use_is_a_clear_error(server: WebServer) -> None:
 
 
 def test_remote_server_answers_only_configured_names() -> None:
+    from smp_memory.integrations.clients import Clients
     from smp_memory.integrations.mcp.http import RequestGuard, guarded_app
 
     class Nothing:
         def streamable_http_app(self, **options: Any) -> Any:
             return None
 
-    door = guarded_app(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
+    clients = Clients(smp_memory.open(":memory:"), "t" * 32)
+    door = guarded_app(Nothing(), clients, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
     assert isinstance(door, RequestGuard)
     assert {"memory.example", "memory.example:8765", "127.0.0.1:8765"} <= door._hosts
     assert not any("0.0.0.0" in name for name in door._hosts)

@@ -17,6 +17,8 @@ pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 
+import smp_memory
+from smp_memory.integrations.clients import Clients
 from smp_memory.integrations.mcp.http import ConnectionLimits, RequestGuard, listening_socket, settings
 
 TOKEN = "t" * 32
@@ -32,7 +34,7 @@ class Web:
         self.door = listening_socket("127.0.0.1", 0)
         self.port = self.door.getsockname()[1]
         self.streams: list[asyncio.Event] = []
-        app = RequestGuard(self._app, TOKEN, {f"127.0.0.1:{self.port}"}, set())
+        app = RequestGuard(self._app, Clients(smp_memory.open(":memory:"), TOKEN), {f"127.0.0.1:{self.port}"}, set())
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, **settings(limits)
         )

@@ -49,6 +49,7 @@ class Parser(argparse.ArgumentParser):
     free_words = ""  # the argument that also takes excluded words (`-draft`) and everything after `--`
     default_session = "the one written last"  # for the help of --session
     is_about_store = False  # a command about the whole store: --session is rejected, SMP_SESSION has no effect
+    names_sessions = False  # it has a --session of its own, for any number of them
 
     def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
         if not self.free_words:
@@ -111,7 +112,8 @@ def _add_global_options(parser: Parser) -> None:
     group = parser.add_argument_group("options for every command")
     group.add_argument("--root", metavar="DIR", help="the folder or address of the store (SMP_ROOT)")
     session = f"the session (SMP_SESSION; else {parser.default_session})"
-    group.add_argument("--session", metavar="ID", help=argparse.SUPPRESS if parser.is_about_store else session)
+    if not parser.names_sessions:
+        group.add_argument("--session", metavar="ID", help=argparse.SUPPRESS if parser.is_about_store else session)
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")

@@ -116,6 +116,7 @@ def changed_slots(before: bytes, now: bytes) -> set[int]:
 
 ACCESSES = "access.log"
 SESSION_USES = "session-uses.log"
+TOKENS = "tokens.jsonl"  # of clients of a shared server, see `smp_memory.privacy.client_tokens`
 _COMPACT_ABOVE_BYTES = 1 << 16
 _PAUSE_SECONDS = 60.0
 _FLUSH_SECONDS = 1.0
@@ -131,7 +132,7 @@ class StateLog:
         self.path = state.path(name)
 
     def append(self, lines: list[bytes], *, sync: bool = False) -> None:
-        self._state.append(self._name, b"".join(line + b"\n" for line in lines))
+        self._state.append(self._name, b"".join(line + b"\n" for line in lines), durable=sync)
 
     def read(self, offset: int = 0) -> tuple[list[bytes], int]:
         try:

@@ -5,7 +5,7 @@
         store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true,
                                       "settings": {"": {"privacy.redaction.off": ["email"]}, "review": {…}}}
         index/  hooks/  compaction/  purges/  plans/  access.log  clock.json  digests.json  erasing.json  hooks.log
-        maintenance.json  session-uses.log
+        maintenance.json  session-uses.log  mcp-token  tokens.jsonl
 
 A store may come with a repository that a stranger wrote. What SMP derives from memories, and what it records for itself, is therefore
 never read from the store: a planted index, hook state or list of digests has no effect.
@@ -96,7 +96,7 @@ class UserState:
     def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
         """Replace one file, atomically; `durable`: it survives a power loss. Raises StorageError."""
         path = self.path(name)
-        disk = Disk(RealSystem(os.path.dirname(self.folder))) if durable and self.on_disk else self.disk
+        disk = self._durable_disk() if durable else self.disk
         try:
             self.make()
             self.disk.make_folder(os.path.dirname(path))
@@ -128,13 +128,22 @@ class UserState:
         status = self.disk.stat(self.path(name))
         return status.st_mtime if status is not None else None
 
-    def append(self, name: str, data: bytes) -> None:
+    def append(self, name: str, data: bytes, *, durable: bool = False) -> None:
         self.make()
-        file = self.disk.open_append(self.path(name))
+        disk = self._durable_disk() if durable else self.disk
+        file = disk.open_append(self.path(name))
         try:
             file.append(data)
+            if durable:
+                file.sync()
         finally:
             file.close()
+        if durable:
+            disk.sync_folder(self.folder)
+
+    def _durable_disk(self) -> Disk:
+        """A disk that syncs, if the state is on one."""
+        return Disk(RealSystem(os.path.dirname(self.folder))) if self.on_disk else self.disk
 
     def remove(self, name: str) -> None:
         self.disk.remove(self.path(name))

@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import date
 from weakref import WeakKeyDictionary
 
+from smp_memory.index.query import TextQuery, in_sessions
 from smp_memory.index.rows import AUTHOR_SHIFT, POSITION_BITS
 from smp_memory.model.types import NUMBERED
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from smp_memory.index.index import Index
     from smp_memory.index.query import MatchColumns
     from smp_memory.index.rows import Rows
 
@@ -164,3 +166,27 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
 
 def empty(fields: Iterable[str]) -> Counts:
     return {field: {} for field in fields}
+
+
+class CountsWithin:
+    """The figures of some sessions, by their numbers, in one state of an index."""
+
+    def __init__(self, index: Index, sessions: frozenset[int]) -> None:
+        self._index, self._sessions = index, sessions
+        self._documents: int | None = None
+        self._frequencies: dict[str, int] = {}
+
+    @property
+    def documents(self) -> int:
+        if self._documents is None:
+            counted = f"SELECT count(*) FROM wanted CROSS JOIN memory ON doc >> {POSITION_BITS} = wanted.no"
+            self._documents = sum(count for (count,) in self._index.rows.of(counted, list(self._sessions)))
+        return self._documents
+
+    def document_frequency(self, term: str) -> int:
+        known = self._frequencies.get(term)
+        if known is None:
+            query = TextQuery((term,), labels=in_sessions(self._sessions).labels())
+            is_known = bool(self._sessions) and self._index.text.document_frequency(term)
+            known = self._frequencies[term] = len(self._index.text.all_matches(query).docs) if is_known else 0
+        return known

@@ -111,7 +111,7 @@ class FullTextIndex:
         self._index: Index | None = None  # inside a read transaction
         self._sessions: set[str] | None = None  # those that are caught up; None: all
         self._has_vectors = False  # whether missing embeddings were added
-        self._searchers: dict[tuple[bool, str | None], Searcher] = {}
+        self._searchers: dict[object, Searcher] = {}  # by `Viewer.key`
 
     @property
     def folder(self) -> str:
@@ -202,7 +202,7 @@ class FullTextIndex:
     def _searcher(self, viewer: Viewer | None) -> Searcher:
         """A searcher of this state; one for each viewer, because it remembers what is hidden."""
         assert self._index is not None
-        key = (viewer is None, None if viewer is None else viewer.agent)
+        key = None if viewer is None else viewer.key
         known = self._searchers.get(key)
         if known is None:
             known = self._searchers[key] = Searcher(self._index, self.feed.pending, self.feed.read, viewer)
@@ -286,9 +286,7 @@ class FullTextIndex:
 
     def vocabulary(self, words: Iterable[str], viewer: Viewer | None = None) -> Vocabulary:
         def work(searcher: Searcher) -> Vocabulary:
-            return Vocabulary(
-                searcher.index.text.documents, {each: searcher.document_frequency(each) for each in words}
-            )
+            return Vocabulary(searcher.counts.documents, {each: searcher.document_frequency(each) for each in words})
 
         return self.answer(work, viewer)
 

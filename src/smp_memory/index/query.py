@@ -8,6 +8,7 @@ from functools import partial
 
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.text.memory_text import label_key
+from smp_memory.text.wildcards import is_loose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
     from smp_memory.index.rows import Rows
+    from smp_memory.text.tokenizer import ParsedText
 
 DELETED = "x"  # the label of deleted memories
 NOT_VALID = "(since > ? OR until <= ?)"  # of the table `validity`
@@ -127,6 +129,13 @@ class RowConditions:
         if self.pinned is not None and bool(row.pinned) is not self.pinned:
             return False
         return self.docs is None or row.doc in self.docs
+
+
+def in_sessions(numbers: frozenset[int] | None) -> RowConditions:
+    """The conditions of memories in these sessions, by number; None: in all."""
+    conditions = RowConditions()
+    conditions.sessions = None if numbers is None else sorted(numbers)
+    return conditions
 
 
 class RowSelection:
@@ -323,3 +332,20 @@ def only_docs(matches: MatchColumns, admits: Callable[[int], bool]) -> MatchColu
 def text_matches(values: Iterable[tuple[int, float, int, int]]) -> list[TextMatch]:
     """Matches from tuples. They are many, so they are created without a Python call for each."""
     return list(map(partial(tuple.__new__, TextMatch), values))
+
+
+def text_query(text: ParsedText, conditions: RowConditions, rarity: float) -> TextQuery:
+    return TextQuery(
+        text.words,
+        text.phrases,
+        text.patterns,
+        text.excluded,
+        [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
+        conditions.labels(),
+        conditions.without(),
+        conditions.since,
+        conditions.until,
+        rarity,
+        text.characters,
+        text.corrected,
+    )

@@ -6,7 +6,7 @@ memories; names become docs in `conditions` and docs become names in `candidates
 Guarantees: a hidden memory is not returned, not counted, not traversed along relations, takes nobody's place in a limit, and cannot be
 distinguished from one that does not exist.
 Non-guarantees: the frequencies of terms that many memories have, and the number of memories, include hidden ones, so scores may differ
-slightly because of them.
+slightly because of them. Memories outside of the viewer's sessions are in no figure but the mean length of a memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from collections import namedtuple
 from functools import partial
 
 from smp_memory.index.access_counts import add_counts, docs_of
-from smp_memory.index.query import NOT_VALID, RowConditions, RowSelection, TextMatch, TextQuery, only_docs
+from smp_memory.index.counting import CountsWithin
+from smp_memory.index.query import (
+    NOT_VALID,
+    RowConditions,
+    RowSelection,
+    TextMatch,
+    in_sessions,
+    only_docs,
+    text_query,
+)
 from smp_memory.index.relations import RelationGraph
 from smp_memory.index.rows import AUTHOR_SHIFT, POSITION_BITS
 from smp_memory.model.candidates import (
@@ -35,7 +44,7 @@ from smp_memory.model.candidates import (
 from smp_memory.model.candidates import NOT_VALID as NOT_VALID_COUNT
 from smp_memory.model.types import KINDS, NUMBERED
 from smp_memory.text.tokenizer import ParsedText
-from smp_memory.text.wildcards import RARITY, is_loose
+from smp_memory.text.wildcards import RARITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +55,7 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Index
     from smp_memory.index.query import MatchColumns
     from smp_memory.index.rows import PlacedRow
+    from smp_memory.index.text import Counts
     from smp_memory.model.candidates import CandidateRequest, LeftOut
     from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer
@@ -117,6 +127,17 @@ class Searcher:
         self._hidden: dict[int, bool] = {}  # by doc, of memories with a visibility of their own
         self._frequencies: dict[str, int] = {}
         self._known: dict[int, FoundRow] = {}  # rows of candidates, by doc
+        self._within: frozenset[int] | None = None  # the numbers of the viewer's sessions; None: all
+        if viewer is not None and viewer.sessions is not None:
+            self._within = frozenset(self._session_numbers(viewer.sessions))
+        # The figures of the corpus that weigh terms: of a viewer with sessions of its own, those of these sessions.
+        self.counts: Counts = index.text if self._within is None else CountsWithin(index, self._within)
+
+    def _session_numbers(self, names: Collection[str]) -> list[int]:
+        found = dict(
+            self.rows.of("SELECT id, session.no FROM wanted CROSS JOIN session ON id = wanted.no", list(names))
+        )
+        return [found[name] for name in names if name in found]
 
     @property
     def relations(self) -> RelationGraph:
@@ -175,30 +196,35 @@ class Searcher:
         if self.viewer is None:
             return set(docs)
         facts = self.rows.of("SELECT doc, facts FROM wanted CROSS JOIN memory ON doc = wanted.no", docs)
-        found = list(facts)
+        found: list[tuple[int, int]] = list(facts)
         return {doc for doc, _ in found} - self.hidden(found)
 
     def hidden(self, found: Iterable[tuple[int, int]]) -> set[int]:
         """The docs of those of these memories, given with their facts, that the viewer may not see."""
         if self.viewer is None:
             return set()
-        guarded = [doc for doc, facts in found if facts & GUARDED]
+        outside: set[int] = set()
+        if self._within is not None:
+            found = list(found)
+            outside = {doc for doc, _ in found if doc >> POSITION_BITS not in self._within}
+        if self.viewer.sees_private:
+            return outside
+        guarded = [doc for doc, facts in found if facts & GUARDED and doc not in outside]
         unknown = [doc for doc in guarded if doc not in self._hidden]
         if unknown:
             records = self._read(self.index, self.rows.places(unknown), {})
             for doc in unknown:
                 record = records.get(doc)
                 self._hidden[doc] = record is None or not self.viewer.sees(record)
-        return {doc for doc in guarded if self._hidden[doc]}
+        return outside.union(doc for doc in guarded if self._hidden[doc])
 
     def visible_rows(self, rows: list[FoundRow]) -> list[FoundRow]:
-        guarded = [(row.doc, row.facts) for row in rows if row.facts & GUARDED] if self.viewer is not None else ()
-        hidden = self.hidden(guarded) if guarded else ()
+        hidden = self.hidden((row.doc, row.facts) for row in rows)
         return [row for row in rows if row.doc not in hidden] if hidden else rows
 
     def may_supersede(self, new: FoundRow, old: FoundRow) -> bool:
         """Whether the author of a new memory could see the old one, if that matters: nobody hides a memory that is hidden from them."""
-        if self.viewer is None or not old.facts & GUARDED:
+        if self.viewer is None or self.viewer.sees_private or not old.facts & GUARDED:
             return True
         record = self._read(self.index, self.rows.places([old.doc]), {}).get(old.doc)
         author = self.rows.name_of(new.author) if new.author else None
@@ -209,8 +235,7 @@ class Searcher:
     def conditions(self, request: CandidateRequest) -> RowConditions:
         made = RowConditions()
         if request.sessions is not None:
-            numbers = (self.rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in request.sessions)
-            made.sessions = [number for number in numbers if number is not None]
+            made.sessions = self._session_numbers(request.sessions)
         made.types = [KINDS[name].number for name in request.types]
         if request.authors:
             found = (self.rows.known_number(name) for name in request.authors)
@@ -426,10 +451,10 @@ class Searcher:
 
         Hidden and invalid memories are removed before the limit is applied: the best match normalises all scores and brings its neighbours.
         """
-        query = _text_query(text, conditions, RARITY)
+        query = text_query(text, conditions, RARITY)
         fetched = limit if conditions.valid_at is None else limit + _FETCHED_MORE
         while True:
-            found = left = self.index.text.search(query, fetched)
+            found = left = self.index.text.search(query, fetched, self.counts)
             if conditions.valid_at is not None:
                 wrong = self.not_valid([each.doc for each in found], conditions.valid_at)
                 left = [each for each in found if each.doc not in wrong] if wrong else found
@@ -444,7 +469,7 @@ class Searcher:
 
     def all_matches(self, text: ParsedText, conditions: RowConditions, not_valid: set[int]) -> MatchColumns:
         """All visible matches of a text that meet the conditions that are labels, in any order and without scores."""
-        found = self.index.text.all_matches(_text_query(text, conditions, 0.0))
+        found = self.index.text.all_matches(text_query(text, conditions, 0.0))
         if conditions.valid_at is not None:
             wrong = self.not_valid(found.docs, conditions.valid_at)
             not_valid |= wrong
@@ -457,9 +482,9 @@ class Searcher:
         by them alone."""
         known = self._frequencies.get(term)
         if known is None:
-            known = self.index.text.document_frequency(term)
-            if self.viewer is not None and 0 < known <= _RARE:
-                known = len(self.search(ParsedText((term,)), RowConditions(), 2 * _RARE))
+            known = self.counts.document_frequency(term)
+            if self.viewer is not None and not self.viewer.sees_private and 0 < known <= _RARE:
+                known = len(self.all_matches(ParsedText((term,)), in_sessions(self._within), set()).docs)
             self._frequencies[term] = known
         return known
 
@@ -496,20 +521,3 @@ class Searcher:
         found = self._read(self.index, self.placed(wanted), gone).values()
         sees = self.viewer.sees if self.viewer is not None else None
         return [record for record in found if record is not None and (sees is None or sees(record))]
-
-
-def _text_query(text: ParsedText, conditions: RowConditions, rarity: float) -> TextQuery:
-    return TextQuery(
-        text.words,
-        text.phrases,
-        text.patterns,
-        text.excluded,
-        [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
-        conditions.labels(),
-        conditions.without(),
-        conditions.since,
-        conditions.until,
-        rarity,
-        text.characters,
-        text.corrected,
-    )

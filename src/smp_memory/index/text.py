@@ -38,9 +38,19 @@ from smp_memory.text.wildcards import literal_prefix, term_matcher
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import Protocol
 
     from smp_memory.index.engine import Document, TantivyEngine
     from smp_memory.index.rows import Rows
+
+    class Counts(Protocol):
+        """The figures of a corpus by which terms are weighed: those of the whole index, or of some sessions."""
+
+        @property
+        def documents(self) -> int: ...
+
+        def document_frequency(self, term: str) -> int: ...
+
 
 __all__ = ["TextIndex", "TextMatch", "TextQuery"]
 TAIL_LIMIT = 1500
@@ -215,9 +225,9 @@ class TextIndex:
 
     # -- searching
 
-    def search(self, query: TextQuery, limit: int) -> list[TextMatch]:
-        """The best matches, best first. Fewer than `limit` means that there are no more."""
-        weights = self._weights(query)
+    def search(self, query: TextQuery, limit: int, counts: Counts | None = None) -> list[TextMatch]:
+        """The best matches, best first; terms are weighed by `counts`. Fewer than `limit` means that there are no more."""
+        weights = self._weights(query, counts or self)
         found = self._tail.search(query, weights, self._mean_length())
         engine = self._merged()
         if engine is not None:
@@ -229,7 +239,7 @@ class TextIndex:
 
     def all_matches(self, query: TextQuery) -> MatchColumns:
         """All matches in any order, without scores."""
-        weights = self._weights(query)
+        weights = self._weights(query, self)
         tail = self._tail.search(query, weights, self._mean_length())
         engine = self._merged()
         if engine is None:
@@ -254,21 +264,27 @@ class TextIndex:
             self._frequencies[term] = frequency
         return frequency
 
-    def corrected(self, word: str, term: str, is_name: bool) -> str | None:
+    def corrected(self, word: str, term: str, is_name: bool, counts: Counts) -> str | None:
         """The known term that an unknown word, whose term is given, is probably a mistyped form of; None if there is none.
 
         A wrong letter is a typing error only in names and long words: ordinary words often differ in one letter.
         """
         key = word, is_name
+        if counts is not self:  # of some sessions: the terms of others are unknown
+            return self._correction(word, term, is_name, counts)
         if key not in self._corrections:
-            most = MORE_THAN_ONE if is_name or len(term) >= LONG else REPLACED
-            near = self._near_terms(word, term, replaced=most > REPLACED)
-            found = [each for each in near if each[0] < most and len(each[1]) >= SHORTEST and each[1] not in STOP_WORDS]
-            found.sort(key=lambda each: (each[0], -self.document_frequency(each[1]), each[1]))
-            self._corrections[key] = found[0][1] if found else None
+            self._corrections[key] = self._correction(word, term, is_name, counts)
         return self._corrections[key]
 
-    def _near_terms(self, word: str, term: str, *, replaced: bool) -> Iterator[tuple[int, str]]:
+    def _correction(self, word: str, term: str, is_name: bool, counts: Counts) -> str | None:
+        most = MORE_THAN_ONE if is_name or len(term) >= LONG else REPLACED
+        near = self._near_terms(word, term, counts, replaced=most > REPLACED)
+        found = [each for each in near if each[0] < most and len(each[1]) >= SHORTEST and each[1] not in STOP_WORDS]
+        return min(found, key=lambda each: (each[0], -counts.document_frequency(each[1]), each[1]), default=(0, None))[
+            1
+        ]
+
+    def _near_terms(self, word: str, term: str, counts: Counts, *, replaced: bool) -> Iterator[tuple[int, str]]:
         """Known terms at distance 1, and how likely the error is: by their stems, then as stems of the word's simple variants."""
         engine, known = self._merged(), set[str]()
         if len(self._tail):
@@ -280,7 +296,7 @@ class TextIndex:
         found = [(distance(term, each), each) for each in known if abs(len(each) - len(term)) <= 1]
         found += [(distance(word, each), stem(each)) for each in simple_variants(word)]
         for error, each in found:
-            if 0 < error < MORE_THAN_ONE and each != term and self.document_frequency(each):
+            if 0 < error < MORE_THAN_ONE and each != term and counts.document_frequency(each):
                 yield error, each
 
     @property
@@ -294,19 +310,19 @@ class TextIndex:
             return self._tokens / max(self._token_docs, 1)
         return self._tail.tokens / max(len(self._tail), 1) or 1.0
 
-    def _weights(self, query: TextQuery) -> Weights:
-        """The weight of each term over tantivy and the tail together."""
+    def _weights(self, query: TextQuery, counts: Counts) -> Weights:
+        """The weight of each term over tantivy and the tail together, by its frequency in `counts`."""
         patterns = [self._terms_like(pattern) for pattern in query.patterns]
         excluded = list({term for pattern in query.excluded_patterns for term in self._terms_like(pattern)})
         characters = [self._terms_like(character) for character in query.characters]
         terms = dict.fromkeys(query.terms)
         for group in (*query.phrases, *(group[:EXPANSIONS] for group in (*patterns, *characters))):
             terms.update(dict.fromkeys(group))
-        count = self.documents
+        count = counts.documents
         exponent = 1 + query.rarity
-        of_term = {term: inverse_frequency(count, self.document_frequency(term)) ** exponent for term in terms}
+        of_term = {term: inverse_frequency(count, counts.document_frequency(term)) ** exponent for term in terms}
         for term in query.corrected:
-            weight = inverse_frequency(count, self.document_frequency(term)) ** exponent
+            weight = inverse_frequency(count, counts.document_frequency(term)) ** exponent
             of_term.setdefault(term, _CORRECTED_WEIGHT * weight)
         uncounted = [term for group in characters for term in group[EXPANSIONS:] if term not in of_term]
         return Weights(of_term, patterns, excluded, uncounted)

@@ -127,7 +127,7 @@ class TextCandidates:
         searcher, text = self._searcher, self._text
         unknown = [word for word in text.words if not searcher.document_frequency(word)]
         for word, term, is_name in mistyped(self._request.words, frozenset(unknown)) if unknown else ():
-            known = searcher.index.text.corrected(word.lower(), term, is_name)
+            known = searcher.index.text.corrected(word.lower(), term, is_name, searcher.counts)
             if (
                 known is not None
                 and known not in text.words
@@ -169,7 +169,7 @@ class TextCandidates:
         found.meaning_weight = self._vector.weight if self._vector is not None else 0.0
         words = dict.fromkeys((*text.words, *(word for phrase in text.phrases for word in phrase)))  # in their order
         found.frequencies = {word: searcher.document_frequency(word) for word in words}
-        found.documents = searcher.index.text.documents
+        found.documents = searcher.counts.documents
         found.not_valid = len(searcher.visible(list(self._not_valid))) if self._not_valid else 0
         if repeated:
             found.repeated = repeated.candidates(self._conditions)

@@ -130,6 +130,8 @@ def maintain(
         raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
     store = scope.store
     store.check_open()
+    if not dry_run:
+        store.access.flush()  # tasks count accesses; a store as a client sees it refuses here, before anything is done
     evidence = clock_state.evidence(store, scope.clock.source)
     work = _Maintenance(scope, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
     last = last_runs(store)

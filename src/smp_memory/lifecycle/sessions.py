@@ -5,7 +5,7 @@ Every change of a session's state leaves a line in the audit log and an event in
 
 from __future__ import annotations
 
-from smp_memory.errors import SessionCorrupt
+from smp_memory.errors import SessionCorrupt, SMPError
 from smp_memory.lifecycle import session_states as states
 from smp_memory.lifecycle.session_states import lifecycle_times
 from smp_memory.lifecycle.transitions import ACTIVE
@@ -81,7 +81,7 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
 def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> SessionHead:
     """Move a session, archived or not, to the trash."""
     reason, redacted = clean_reason(scope.config, reason)
-    now = scope.now()
+    now, project = scope.now(), _project(scope, id)
 
     def record(head: SessionHead, _: object) -> dict[str, Any]:
         return {
@@ -92,6 +92,7 @@ def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) ->
             "recovery_deadline": to_text(now + lifecycle_times(scope.store).purge),
             "state": ACTIVE if head.state == LIVE else head.state,
             "bytes": head.bytes,
+            "project": project,
         }
 
     deleted = scope.store.move(
@@ -99,6 +100,15 @@ def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) ->
     )
     deleted.redacted = redacted
     return deleted
+
+
+def _project(scope: Scope, id: str) -> str | None:
+    """The project of a live or archived session, for its deletion record: who may see the session depends on it."""
+    try:
+        head = next(iter(scope.store.sessions(LIVE, ARCHIVED, id=id)), None)
+        return scope.store.session(id, head.state).info().project if head is not None else None
+    except SMPError:
+        return None
 
 
 @observed("undelete_session")

@@ -1,4 +1,4 @@
-"""Audit log `.smp/audit.jsonl`: what was deleted, changed or exported, by whom and why, without the content.
+"""Audit log `.smp/audit.jsonl`: what was deleted, changed or exported, by whom and why, without the content; and what clients of a shared server did.
 
     {"at":"2026-01-31T14:30:05.123Z","action":"delete","session":"s1","count":1,"ids":["DEC-0001"],…,"checksum":"sha256:…"}
 
@@ -80,11 +80,16 @@ class Audit:
             "reason": _without_secrets(reason) if reason else None,
             **facts,
         }
+        return self.note_all([fields], sync=sync)
+
+    def note_all(self, notes: list[dict[str, Any]], *, sync: bool = True) -> bool:
+        """Log several actions at once, given by their fields; those that are None are left out."""
         try:
-            line = encode({name: value for name, value in fields.items() if value is not None})
-            self.log.append([line], sync=sync)
+            lines = [encode({name: value for name, value in fields.items() if value is not None}) for fields in notes]
+            if lines:
+                self.log.append(lines, sync=sync)
         except (OSError, SMPError) as error:
-            self._report(action, error)
+            self._report(str(notes[0]["action"]), error)
             return False
         self.failure = None
         return True
@@ -136,8 +141,7 @@ class AuditFile:
         self._last_path = os.path.join(folder, LAST)
 
     def append(self, lines: list[bytes], *, sync: bool = False) -> None:
-        for line in lines:
-            self._append(line[:-1], sync)
+        self._append([line[:-1] for line in lines], sync)
 
     def replace_before(self, offset: int, lines: list[bytes]) -> None:
         raise NotImplementedError  # only an erasure changes lines
@@ -145,7 +149,7 @@ class AuditFile:
     def size_bytes(self) -> int:
         return len(self._content(self.path))
 
-    def _append(self, body: bytes, sync: bool) -> None:
+    def _append(self, bodies: list[bytes], sync: bool) -> None:
         self._disk.make_folder(self._folder)
         system = self._disk.system
         last = self._open_locked()
@@ -155,12 +159,15 @@ class AuditFile:
                 before, end, is_torn = self._checksum_before(last, file.size_before)
                 if end < file.size_before:
                     file.truncate_torn(end)
-                checksum = _checksum(before, body)
-                line = b"".join((b"\n" * is_torn, body, _MARK, checksum.encode(), b'"}\n'))
-                file.append(line)
+                written, checksum = [b"\n" * is_torn], before
+                for body in bodies:
+                    checksum = _checksum(checksum, body)
+                    written += [body, _MARK, checksum.encode(), b'"}\n']
+                data = b"".join(written)
+                file.append(data)
                 if sync:
                     file.sync()
-                size = end + len(line)
+                size = end + len(data)
             finally:
                 file.close()
             system.pwrite(last, f"{size} {checksum}".encode().ljust(_LAST_BYTES - 1) + b"\n", 0)

@@ -6,6 +6,7 @@
 
 Guarantees: pure; an unknown visibility counts as private, a private memory without an author is visible to nobody. A viewer
 without a name (`None`) sees shared memories only. People, and programs that open a session as a whole, see everything.
+A viewer may be limited to some sessions (`within`): memories of all others are hidden from it, whatever their visibility.
 Non-guarantees: this is no access control for files. Who can read the store's folder can read every memory in it.
 
 Revisions: a memory may have been private when a revision was written and shared later, or the other way round. The current content of a
@@ -34,15 +35,24 @@ VISIBLE_TO_ALL = (None, SHARED, "public", "all", "team")
 
 
 class Viewer:
-    """The reader: an agent, or None for an unnamed reader."""
+    """The reader: an agent, or None for an unnamed reader; limited to `sessions` unless they are None."""
 
-    __slots__ = ("agent",)
+    __slots__ = ("agent", "sees_private", "sessions")
 
-    def __init__(self, agent: str | None) -> None:
+    def __init__(
+        self, agent: str | None, sessions: frozenset[str] | None = None, *, sees_private: bool = False
+    ) -> None:
         self.agent = agent
+        self.sessions = sessions
+        self.sees_private = sees_private  # True: a person, who sees what is private to agents, too
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for viewers that see the same."""
+        return self.agent, self.sees_private, self.sessions
 
     def sees(self, record: Record) -> bool:
-        return self.may_see(record.type, record.given)
+        return (self.sessions is None or record.session in self.sessions) and self.may_see(record.type, record.given)
 
     def may_change(self, record: Record) -> bool:
         """Whether the viewer may change or delete a memory: all it sees, except the state of another agent."""
@@ -57,7 +67,12 @@ class Viewer:
             owner, shared = data.get("agent"), visibility is not None and visibility in VISIBLE_TO_ALL
         else:
             owner, shared = data.get("author"), visibility in VISIBLE_TO_ALL
-        return bool(shared) or (self.agent is not None and owner == self.agent)
+        return bool(shared) or self.sees_private or (self.agent is not None and owner == self.agent)
+
+
+def within(viewer: Viewer | None, sessions: frozenset[str]) -> Viewer:
+    """The viewer (None: one who sees everything) limited to these sessions."""
+    return Viewer(viewer.agent if viewer else None, sessions, sees_private=viewer is None or viewer.sees_private)
 
 
 LEFT_OUT = "left_out"  # field of a history step and of an exported memory: describes what is missing

@@ -10,7 +10,8 @@ Guarantees of every index
     names      What crosses the port are names and values: sessions and types by name, memories by `session/ID`, times in microseconds.
     viewer     A memory that the viewer of a request may not see is not returned, not counted and not followed along relations, takes
                nobody's place in a limit, and does not change the scores of others through its neighbours. Frequencies of words that
-               many memories have, and the number of memories, may include hidden ones; a rare word must not be known by them alone.
+               many memories have, and the number of memories, may include hidden ones; a rare word must not be known by them alone. Memories
+               outside of the viewer's sessions (`Viewer.sessions`) are in none of these figures, and their words are unknown to corrections.
     order      The same store and request give the same answer in the same order. Of equals by text, and of memories of one time, the order
                is that of the index; positions in a session are in the order of writing.
     sessions   A session that a request names must be live: else SessionNotFound or SessionArchived.

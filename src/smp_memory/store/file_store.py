@@ -27,7 +27,7 @@ from smp_memory.errors import (
     StoreClosed,
     from_os_error,
 )
-from smp_memory.files.activity import ACCESSES, SESSION_USES, AccessLog, ChangeTable, StateLog
+from smp_memory.files.activity import ACCESSES, SESSION_USES, TOKENS, AccessLog, ChangeTable, StateLog
 from smp_memory.files.disk import Disk, identity, moved_store_error
 from smp_memory.files.layouts import JOURNAL, NAMES, unread_sessions
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, CONFIG_FILE, PRIVATE, STAGING
@@ -127,6 +127,10 @@ class FileStore:
                     self._indexer = made
                     self._checked_sessions = lambda: source.live_sessions() if feed.has_shared_index else None
         return self._indexer
+
+    @property
+    def tokens(self) -> StateLog:
+        return StateLog(self.state, TOKENS)
 
     @property
     def audit(self) -> Audit:

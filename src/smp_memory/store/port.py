@@ -65,7 +65,13 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport
     from smp_memory.model.session_info import SessionHead, SessionInfo
-    from smp_memory.model.storage_reports import QuarantinedEntry, RecordedDeletion, TidyReport, UnreadSession
+    from smp_memory.model.storage_reports import (
+        AppendLog,
+        QuarantinedEntry,
+        RecordedDeletion,
+        TidyReport,
+        UnreadSession,
+    )
     from smp_memory.privacy.audit import Audit
     from smp_memory.search.port import SearchIndex
 
@@ -213,7 +219,7 @@ class SessionFiles(Protocol):
 
 
 class Store(Protocol):
-    """Sessions by id, with an index, an audit log, access logs and state of the user.
+    """Sessions by id, with an index, an audit log, access logs, tokens of clients, and state of the user.
 
     A backend gets from its opener a function `admit(session, used, new, quota_bytes)` that raises SizeLimitExceeded.
     """
@@ -244,6 +250,10 @@ class Store(Protocol):
     @property
     def session_uses(self) -> AccessLog:
         """Uses of sessions that no entry shows: started, restored, imported. Both are made of an `AppendLog` of the user."""
+
+    @property
+    def tokens(self) -> AppendLog:
+        """The tokens of clients of a shared server (`privacy.client_tokens`). Never in a folder that can be cloned: a store in files has it in the user's state."""
 
     @property
     def state(self) -> UserState:

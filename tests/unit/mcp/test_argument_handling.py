@@ -62,8 +62,8 @@ def test_every_type_is_defined_in_the_schema() -> None:
 
 
 def test_erase_is_offered_only_by_a_server_that_may_erase(memory: Any) -> None:
-    without = tools_for(RequestContext(memory))["forget"]
-    allowed = tools_for(RequestContext(memory, may_erase=True))["forget"]
+    without = tools_for(False)["forget"]
+    allowed = tools_for(True)["forget"]
     assert "erase" not in json.dumps(without.definition("forget").model_dump(exclude_none=True, by_alias=True))
     assert "erase" in allowed.definition("forget").input_schema["properties"]["action"]["enum"]
     stored = call(RequestContext(memory).caller("tester"), "remember", type="finding", text="Out")

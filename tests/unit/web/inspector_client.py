@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from starlette.testclient import TestClient
 
+from smp_memory.integrations.clients import Clients
 from smp_memory.integrations.web.access import FORM_FIELD, Access
 from smp_memory.integrations.web.app import create_app
-from smp_memory.integrations.web.request import Inspector
 
 if TYPE_CHECKING:
     from smp_memory.memory import Memory
@@ -62,17 +62,21 @@ class InspectorClient:
     """A browser that has opened the inspector of a store, without scripts."""
 
     def __init__(self, memory: Memory, author: str | None = "ada") -> None:
-        self.inspector = Inspector(memory, Access(PORT), author)
+        clients = Clients(memory, "cookie")
+        self.access = Access(PORT, clients, "cookie")
+        local = clients.local
+        assert local is not None
+        self.form_token = self.access.form_token(local)
         self._client = TestClient(
-            create_app(self.inspector), base_url=BASE, headers={"origin": BASE}, follow_redirects=False
+            create_app(self.access, memory, author), base_url=BASE, headers={"origin": BASE}, follow_redirects=False
         )
-        assert self._client.get(self.inspector.access.new_link("")).status_code == 200
+        assert self._client.get(self.access.new_link("")).status_code == 200
 
     def get(self, path: str) -> Answer:
         return Answer(self._client.get(path))
 
     def post(self, path: str, token: str | None = None, **form: str) -> Answer:
-        given = {FORM_FIELD: self.inspector.access.form_token if token is None else token, **form}
+        given = {FORM_FIELD: self.form_token if token is None else token, **form}
         headers = {"content-type": "application/x-www-form-urlencoded"}
         return Answer(self._client.post(path, content=urlencode(given), headers=headers))
 

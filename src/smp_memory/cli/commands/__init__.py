@@ -110,6 +110,9 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         {
             "context": ("agents", "Print the memories for an agent's prompt"),
             "mcp": ("servers", "Serve the memory to an agent over MCP"),
+            "token create": ("servers", "Create a token for a client of a shared server"),
+            "token list": ("servers", "List the tokens of clients"),
+            "token revoke": ("servers", "Revoke a token at once"),
             "hook": ("install", "Recall and record, called by a coding agent at its events"),
             "workflow check": ("agents", "Check the memory requirements of a workflow"),
             "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),

@@ -389,7 +389,7 @@ def audit_arguments(parser: Parser) -> None:
 def run_audit(call: Invocation) -> int:
     """Show what was deleted, restored, purged, erased, redacted, exported, imported or anonymised: when, by whom, why.
 
-    The log contains ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines
+    It also has what clients of a shared server read and wrote (--action read, --action write). The log contains ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines
     were changed or removed, this is reported and the exit code is 41.
 
     Examples:

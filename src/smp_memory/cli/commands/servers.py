@@ -1,31 +1,39 @@
-"""Commands that serve a store to others: web for people, mcp for agents, metrics for Prometheus."""
+"""Commands that serve a store to others: web for people, mcp for agents, tokens for both, metrics for Prometheus."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from smp_memory.cli.render import plural
+from smp_memory.cli.render import one_line, paint, plural, safe, table
 from smp_memory.errors import StoreNotFound, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Any
+
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.privacy.client_tokens import TokenBook
 
 # The packages of the extra `web`. `pip install smp[web]` would install another project of that name.
 WEB_INSTALL = "pip install 'starlette>=1,<2' 'uvicorn>=0.50'"
 
 
 def web_arguments(parser: Parser) -> None:
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port (default: a free one)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--allow-remote", action="store_true", help="allow other machines to reach --host")
+    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a further accepted host name, for instance that of a TLS proxy")  # fmt: skip
     parser.add_argument("--no-browser", action="store_true", help="print the link and open no browser")
 
 
 def run_web(call: Invocation) -> None:
     """Look into the store in a browser: what agents are told, search, sessions, trash, health.
 
-    The page is served on 127.0.0.1 for the browser that opens the one-time link, until Ctrl-C.
+    The page is served on 127.0.0.1 for the browser that opens the one-time link, until Ctrl-C. If the store has tokens (`smp token`),
+    or with another --host, it is for those who sign in with one, and shows each what the token allows.
 
     Examples:
       smp web
@@ -33,6 +41,7 @@ def run_web(call: Invocation) -> None:
     """
     memory = call.memory  # first: a missing store is reported at once
     try:
+        from smp_memory.integrations.mcp.http import check_host
         from smp_memory.integrations.web.app import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp_memory":
@@ -44,7 +53,10 @@ def run_web(call: Invocation) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    serve(memory, call.options.port, call.author, say, not call.options.no_browser)
+    options = call.options
+    check_host(options.host, options.allow_remote)
+    names = tuple(options.allow_host)
+    serve(memory, options.port, call.author, say, not options.no_browser, host=options.host, names=names)
 
 
 # The package of the extra `mcp`. `pip install smp[mcp]` would install another project of that name.
@@ -119,6 +131,129 @@ def _create_store(call: Invocation) -> None:
         call.memory.config  # noqa: B018 - opens it
     except StoreNotFound:
         call.use_store(open_memory(call.root or os.path.join(os.getcwd(), DEFAULT_ROOTS["jsonl"])))
+
+
+# -- tokens
+
+_EXPIRES = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+def token_create_arguments(parser: Parser) -> None:
+    parser.is_about_store = parser.names_sessions = True
+    parser.set_defaults(session=None)
+    parser.add_argument("name", metavar="NAME", help="who gets it; the audit log names the client so")
+    parser.add_argument("--project", action="append", default=[], metavar="NAME", help="only sessions of this project; repeat for more")  # fmt: skip
+    parser.add_argument("--session", action="append", default=[], dest="sessions", metavar="ID", help="only this session, besides those of the projects; repeat for more")  # fmt: skip
+    parser.add_argument("--write", action="store_true", help="it may write, change and delete memories")
+    parser.add_argument("--erase", action="store_true", help="it may also remove memories for good; implies --write")
+    parser.add_argument("--expires", metavar="SPAN", help="until when: 12h, 90d, 8w or a date (default: until it is revoked)")  # fmt: skip
+    parser.add_argument("--rate", type=float, metavar="N", help="requests a second for each server process (default: 50)")  # fmt: skip
+
+
+def run_token_create(call: Invocation) -> None:
+    """Create a token with which a client uses `smp mcp --http` and `smp web` of this store. The secret is printed once.
+
+    Without --project and --session it shows all sessions. Without --write it can only read. Only a hash of the
+    secret is stored, in your state or in the database, never in the folder of the store.
+
+    Examples:
+      smp token create ci --project shop --expires 90d
+      smp token create ada --project shop --project billing --write
+      smp token create admin --write --erase
+    """
+    from smp_memory.model import ids
+    from smp_memory.privacy.client_tokens import RATE, add_token, new_token
+
+    options, now = call.options, call.memory.now()
+    rate = RATE if options.rate is None else options.rate
+    if not 0 < rate < 1e6:
+        raise UserError("--rate: give requests a second, more than 0.", field="rate")
+    log, rights = call.memory.store.tokens, {"may_write": options.write or options.erase, "may_erase": options.erase}
+    sessions = [ids.check(each, "session") for each in options.sessions]
+    expires = _expiry(options.expires, now) if options.expires else None
+    secret, token = new_token(
+        options.name, os.urandom, projects=options.project, sessions=sessions, rate=rate, created=now, expires=expires, **rights
+    )  # fmt: skip
+    if any(each.name == token.name and each.holds(now) for each in _tokens(call).tokens.values()):
+        raise UserError(f"There is a valid token {token.name} already; revoke it first, or take another name.")
+    add_token(log, token)
+    lines = [
+        secret,
+        f"Token {token.id} for {token.name}: {_rights(token.to_dict(now))}. The secret is not shown again.",
+    ]
+    call.answer({**token.to_dict(now), "secret": secret}, lines)
+
+
+def _expiry(text: str, now: datetime) -> datetime:
+    """The end of a span from now on, `90d`, or a date."""
+    from datetime import timedelta
+
+    from smp_memory.model.times import later, parse, to_moment
+
+    number, unit = text[:-1], text[-1:].lower()
+    if number.isascii() and number.isdigit() and unit in _EXPIRES and len(number) < 6:
+        until = later(now, timedelta(seconds=int(number) * _EXPIRES[unit]))
+    else:
+        until = to_moment(parse(text, "expires"))
+    if until <= now:
+        raise UserError("--expires: this is in the past. Give a span such as 90d, or a later date.", field="expires")
+    return until
+
+
+def _tokens(call: Invocation) -> TokenBook:
+    from smp_memory.privacy.client_tokens import TokenBook
+
+    return TokenBook(call.memory.store.tokens.read()[0])
+
+
+def token_list_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
+
+
+def run_token_list(call: Invocation) -> None:
+    """List the tokens of clients: names, rights, when they expire, and whether they hold. Secrets are not stored.
+
+    Examples:
+      smp token list
+      smp token list --json
+    """
+    now, book = call.memory.now(), _tokens(call)
+    rows = [token.to_dict(now) for token in book.tokens.values()]
+    cells = [
+        (safe(row["id"]), safe(row["name"]), row["state"], _rights(row), (row["expires"] or "")[:16]) for row in rows
+    ]
+    lines = list(table(("id", "name", "state", "rights", "expires"), cells, call.screen.width)) if rows else ["There are no tokens."]  # fmt: skip
+    lines += [f"{paint('red', '✗')} {problem}" for problem in book.problems]
+    call.answer({"tokens": rows, "problems": book.problems}, lines)
+
+
+def _rights(row: dict[str, Any]) -> str:
+    """What a token allows, in words."""
+    rights = "read, write and erase" if row["erase"] else "read and write" if row["write"] else "read"
+    names = [f"project {each}" for each in row["projects"]] + [f"session {each}" for each in row["sessions"]]
+    return safe(one_line(f"{rights} {', '.join(names) or 'all sessions'}"))
+
+
+def token_revoke_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
+    parser.add_argument("token", metavar="ID|NAME", help="the id or the name of a token")
+
+
+def run_token_revoke(call: Invocation) -> None:
+    """Revoke a token. Every server refuses it within a second, and ends its open event streams.
+
+    Examples:
+      smp token revoke ci
+      smp token revoke t-5f0c1a7e
+    """
+    from smp_memory.privacy.client_tokens import revoke
+
+    now = call.memory.now()
+    token = _tokens(call).named(call.options.token, now)
+    if token.revoked is None:
+        revoke(call.memory.store.tokens, token.id, now)
+    token = _tokens(call).tokens[token.id]
+    call.answer(token.to_dict(now), [f"Token {token.id} of {token.name} is revoked."])
 
 
 # -- metrics

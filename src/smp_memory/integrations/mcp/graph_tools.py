@@ -19,7 +19,9 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from smp_memory.integrations.clients import READ, WRITE
 from smp_memory.integrations.mcp.graph import UnknownEntity
+from smp_memory.integrations.mcp.request_context import client_of
 from smp_memory.integrations.mcp.server import ADDS, CHANGES, INVALID_PARAMS, READS, Threads, error_result, error_text
 
 if TYPE_CHECKING:
@@ -215,8 +217,8 @@ TOOLS: dict[str, _GraphTool] = {
 }
 
 
-def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
-    """The server; with one client it can notify that client of changes of the graph."""
+def graph_server(choose: Callable[[Any], KnowledgeGraph], *, one_client: bool) -> Server[Any]:
+    """The server; `choose` gives the graph for a request. With one client it can notify that client of changes of the graph."""
     threads = Threads()
     subscriptions: set[str] = set()
     definitions = [tool.definition(name) for name, tool in TOOLS.items()]
@@ -236,11 +238,13 @@ def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
                 f"MCP error {INVALID_PARAMS}: Input validation error: Invalid arguments for tool {params.name}: {details}"
             )
         try:
-            result = await threads.run(partial(tool.call, graph, given))
+            result = await threads.run(partial(tool.call, choose(ctx), given))
         except UnknownEntity as error:
             return error_result(str(error))
         except Exception as error:
+            _note(ctx, params.name, tool.hints, error=getattr(error, "code", "E_INTERNAL"))
             return error_result(error_text(error, f"the tool {params.name}"))
+        _note(ctx, params.name, tool.hints)
         if not tool.hints["read_only_hint"] and RESOURCE in subscriptions:
             await ctx.session.send_resource_updated(RESOURCE)
         return result
@@ -260,7 +264,8 @@ def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
         if uri != RESOURCE:
             raise MCPError(INVALID_PARAMS, f"MCP error {INVALID_PARAMS}: Resource {uri} not found")
         try:
-            text = _json(await threads.run(graph.read))
+            text = _json(await threads.run(choose(ctx).read))
+            _note(ctx, "read_graph", READS)
         except Exception as error:
             raise MCPError(types.INTERNAL_ERROR, error_text(error, "the resource")) from None
         return types.ReadResourceResult(
@@ -287,6 +292,13 @@ def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
         **subscription_handlers,
     }
     return Server(NAME, version=VERSION, **handlers)
+
+
+def _note(ctx: Any, operation: str, hints: dict[str, bool], **facts: Any) -> None:
+    """Log an operation of a client of a shared server."""
+    client = client_of(ctx)
+    if client is not None:
+        client.note(READ if hints["read_only_hint"] else WRITE, f"mcp {operation}", **facts)
 
 
 def _json(value: Any) -> str:

@@ -2,12 +2,10 @@
 
 Guarantees: every request is checked before anything of it is read: its Host must be one that was configured (so that no web
 page can reach the server under a name of its own), its Origin, if any, must be of this machine or allowed, and it must
-carry the token. A refusal says nothing else, and ends the connection. The server listens on loopback unless told otherwise, and
-then only under names that were given. `/metrics` is behind the same checks.
+carry a token (`integrations.clients`), which must not have made too many requests. A refusal says nothing else, and ends the connection. The server listens on
+loopback unless told otherwise, and then only under names that were given, and for tokens of the store. Headers that a proxy adds (`Forwarded`, `X-Forwarded-*`) are not read.
+`/metrics` is behind the same checks; a token that is limited to some sessions does not open it.
 Not guaranteed: secrecy on the wire; use a tunnel or a proxy with TLS beyond this machine.
-
-The token is in a file that only its owner can read. It has 256 random bits and is compared in constant time; it is never printed
-or logged, only the path of its file is. A file that others may read or write, or that holds no token, is refused.
 
 uvicorn has no limit for the time in which a request must arrive, so a client that sends a byte now and then, or nothing, would
 keep its connection for ever; nor for its size, and the smallest chunks cost the most to parse. Its `limit_concurrency` refuses new requests as long
@@ -23,23 +21,23 @@ streams stay open as long as the client reads them.
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
-import os
-import secrets
+import math
 import socket
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h11
 import uvicorn
+from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from smp_memory.errors import InvalidConfig, UserError, from_os_error
-from smp_memory.files.disk import Disk
-from smp_memory.files.system import RealSystem
+from smp_memory.errors import UserError
+from smp_memory.integrations.clients import KEY, bearer
+from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 from smp_memory.integrations.store_metrics import with_metrics
 
 if TYPE_CHECKING:
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from smp_memory.integrations.clients import Client, Clients
     from smp_memory.memory import Memory
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -280,48 +279,6 @@ def settings(limits: ConnectionLimits) -> dict[str, Any]:
     return {"http": protocol(limits), "ws": "none", "timeout_keep_alive": limits.idle_seconds}
 
 
-# -- the token
-
-FILE = "mcp-token"
-_MIN_TOKEN_CHARACTERS = 16
-
-
-def read_token(path: str) -> str:
-    """The token in a file; the file is created with a new one if it does not exist."""
-    disk, target = Disk(RealSystem()), os.path.abspath(path)
-    try:
-        if not disk.exists(target):
-            _create_token(disk, target)
-        status = disk.stat(target)
-        if status is not None and os.name == "posix" and status.st_mode & 0o077:
-            raise InvalidConfig(f"{path}: others may read this token. Make it yours alone: chmod 600 {path}", path=path)
-        token = disk.read(target).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise from_os_error(error, path, "reading the token") from error
-    if len(token) < _MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token or "\ufffd" in token:
-        raise InvalidConfig(
-            f"{path}: this is no token; it needs {_MIN_TOKEN_CHARACTERS} characters or more. Remove the file, and a new one is made.",
-            path=path,
-        )
-    return token
-
-
-def _create_token(disk: Disk, path: str) -> None:
-    disk.make_folder(os.path.dirname(path))
-    try:
-        disk.write_new(path, (secrets.token_urlsafe(32) + "\n").encode())
-    except FileExistsError:
-        pass  # another process has created it meanwhile; its token holds
-    disk.sync_folder(os.path.dirname(path))
-
-
-def has_token(token: str, header: str | None) -> bool:
-    """Whether an Authorization header holds the token."""
-    kind, _, given = (header or "").partition(" ")
-    matches = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
-    return kind.lower() == "bearer" and matches
-
-
 # -- requests
 
 PATH = "/mcp"
@@ -329,17 +286,34 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class RequestGuard:
-    """Passes on requests with an allowed host and origin and the token; refuses all others."""
+    """Passes on requests with an allowed host and origin and a token; refuses all others."""
 
-    def __init__(self, app: ASGIApp, token: str, hosts: set[str], origins: set[str]) -> None:
+    def __init__(self, app: ASGIApp, clients: Clients, hosts: set[str], origins: set[str]) -> None:
         self._app = app
-        self._token = token
+        self._clients = clients
         self._hosts = hosts
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, _close_after_errors(send))
+        answer: ASGIApp | None = None
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            answer = self._refusal(headers) or await self._admit(scope, bearer(headers.get("authorization")))
+        await (answer or self._app)(scope, receive, _close_after_errors(send))
+
+    async def _admit(self, scope: Scope, secret: str) -> PlainTextResponse | None:
+        """Note the client in the scope, or return the refusal."""
+        if self._clients.is_due:
+            await run_sync(self._clients.refresh)
+        client = self._clients.find(secret)
+        if client is None:
+            needs = {"WWW-Authenticate": 'Bearer realm="smp"'}
+            about = "`smp token create` makes one" if self._clients.is_shared else "`smp mcp --http` says where it is"
+            return PlainTextResponse(f"A bearer token is needed; {about}.\n", 401, needs)
+        if client.token.is_limited and scope["path"] == METRICS_PATH:
+            return PlainTextResponse("This token is limited to some sessions; metrics are of all of them.\n", 403)
+        scope[KEY] = client
+        return too_many(client)
 
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         if headers.get("host", "").lower() not in self._hosts:
@@ -347,10 +321,16 @@ class RequestGuard:
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins:
             return PlainTextResponse("Requests from this origin are not served.\n", 403)
-        if not has_token(self._token, headers.get("authorization")):
-            needs = {"WWW-Authenticate": 'Bearer realm="smp"'}
-            return PlainTextResponse("A bearer token is needed; `smp mcp --http` says where it is.\n", 401, needs)
         return None
+
+
+def too_many(client: Client) -> PlainTextResponse | None:
+    """The refusal of a request beyond the rate of its token."""
+    seconds = client.limit.wait_seconds(time.monotonic())
+    if not seconds:
+        return None
+    text = f"Too many requests with this token; it allows {client.token.rate:g} a second.\n"
+    return PlainTextResponse(text, 429, {"Retry-After": str(math.ceil(seconds))})
 
 
 def _close_after_errors(send: Send) -> Send:
@@ -364,15 +344,18 @@ def _close_after_errors(send: Send) -> Send:
     return sending
 
 
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_host(host: str, remote: bool) -> None:
     """Refuse a host that is not loopback unless `remote` was asked for."""
-    if remote or host == "localhost":
+    if remote or is_local(host):
         return
-    try:
-        if ipaddress.ip_address(host).is_loopback:
-            return
-    except ValueError:
-        pass
     raise UserError(
         f"{host}: others could reach the memory there. Use 127.0.0.1, or say --allow-remote if that is what you want "
         "(and --allow-host NAME for each name it is reached by)."
@@ -395,43 +378,63 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
+def allowed_hosts(host: str, port: int, names: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """The values of Host and Origin that are served: of this machine, the address that is listened at, and the names that were given."""
+    address, given = f"[{host}]" if ":" in host else host, {name.lower() for name in names}
+    allowed = {name.lower() for name in (*_LOOPBACK, address, *given)} - {"0.0.0.0", "[::]"}  # noqa: S104 - not names
+    hosts = {f"{name}:{port}" for name in allowed} | {name for name in allowed if port == 80 or name in given}
+    return hosts, {f"http://{name}" for name in hosts} | {f"https://{name}" for name in hosts if name in given}
+
+
 def guarded_app(
-    server: Server[Any], token: str, host: str, port: int, names: tuple[str, ...] = (), memory: Memory | None = None
+    server: Server[Any],
+    clients: Clients,
+    host: str,
+    port: int,
+    names: tuple[str, ...] = (),
+    memory: Memory | None = None,
 ) -> ASGIApp:
-    """The server's app behind a `RequestGuard`; with `memory` also its metrics, at `/metrics`."""
-    address = f"[{host}]" if ":" in host else host
-    allowed = {name.lower() for name in (*_LOOPBACK, address, *names)} - {"0.0.0.0", "[::]"}  # noqa: S104 - not names
-    hosts = {f"{name}:{port}" for name in allowed} | {name for name in allowed if port == 80 or name in names}
-    origins = {f"http://{name}" for name in hosts} | {f"https://{name}" for name in hosts if name in names}
+    """The server's app behind a `RequestGuard`; with `memory` also its metrics, at `/metrics`.
+
+    A shared server keeps nothing between requests, so that several processes can serve one client.
+    """
+    hosts, origins = allowed_hosts(host, port, names)
     from mcp.server.transport_security import TransportSecuritySettings
 
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # RequestGuard checks that
     app = server.streamable_http_app(
-        streamable_http_path=PATH, max_request_body_size=MOST_BYTES, transport_security=security, host=host
+        streamable_http_path=PATH,
+        max_request_body_size=MOST_BYTES,
+        transport_security=security,
+        host=host,
+        stateless_http=clients.is_shared,
     )
-    return RequestGuard(app if memory is None else with_metrics(app, memory), token, hosts, origins)
+    return RequestGuard(app if memory is None else with_metrics(app, memory), clients, hosts, origins)
 
 
 def serve_http(
     server: Server[Any],
-    token: str,
-    token_path: str,
+    clients: Clients,
+    about_tokens: str,
     host: str,
     port: int,
     names: tuple[str, ...] = (),
     memory: Memory | None = None,
 ) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted. `about_tokens` says which tokens open the server."""
     listener = listening_socket(host, port)
     port, address = listener.getsockname()[1], f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"smp mcp: http://{address}:{port}{PATH} — the bearer token is in {token_path}\n")
+    sys.stderr.write(f"smp mcp: http://{address}:{port}{PATH} — {about_tokens}\n")
     sys.stderr.flush()
     config = uvicorn.Config(
-        guarded_app(server, token, host, port, names, memory),
+        guarded_app(server, clients, host, port, names, memory),
         log_level="warning",
         access_log=False,
         log_config=None,
         timeout_graceful_shutdown=3,
         **settings(ConnectionLimits()),
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        clients.notes.flush()

@@ -9,25 +9,29 @@ is the same as for what does not exist. Every write goes through an `AgentMemory
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
+from smp_memory.integrations.clients import KEY, READ, WRITE
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.ids import is_valid
 from smp_memory.model.session_info import full_session_name
 from smp_memory.observe.incomplete import describe, each_existing, memory_not_found
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from smp_memory.integrations.clients import Client
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.session import SessionMemory
 
+T = TypeVar("T")
 _MOST_PROBLEMS = 3  # unreadable entries that an answer names
 ALL = "*"  # as the name of a session: all of them
 
@@ -36,9 +40,16 @@ class RequestContext:
     """A store, and the server's defaults for calls."""
 
     def __init__(
-        self, memory: Memory, *, session: str | None = None, author: str | None = None, may_erase: bool = False
+        self,
+        memory: Memory,
+        *,
+        session: str | None = None,
+        author: str | None = None,
+        may_erase: bool = False,
+        client: Client | None = None,
     ) -> None:
         self.memory = memory
+        self.client = client  # of a shared server
         self.default_session = session
         self.author = author
         self.may_erase = may_erase
@@ -61,7 +72,54 @@ class RequestContext:
 
     def caller(self, client: str | None) -> Caller:
         """The caller of a request; `client` is the client's name in the protocol."""
-        return Caller(self, self.author or client or None)
+        return Caller(self, self.author or client or (self.client.name if self.client is not None else None))
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run a request in this thread."""
+        return work() if self.client is None else self.client.run(work)
+
+    def note(self, operation: str, given: object, data: object = None, error: object = None, *, reads: bool) -> None:
+        """Log an operation of a client of a shared server: its session and the ids of memories, never content."""
+        if self.client is None:
+            return
+        arguments = given if isinstance(given, dict) else {}
+        reads = reads or arguments.get("action") in ("list", "show") or arguments.get("preview") is True
+        named = arguments.get("session")
+        session = named if isinstance(named, str) and is_valid(named) else None
+        refs = [] if error else list(_refs_in(data))
+        places = {each.rpartition("/")[0] for each in refs}
+        if len(places) == 1 and "" not in places:
+            session, refs = places.pop(), [each.rpartition("/")[2] for each in refs]
+        facts = {"error": getattr(error, "code", "E_INTERNAL")} if error else {}
+        self.client.note(READ if reads else WRITE, f"mcp {operation}", session, refs, **facts)
+
+
+def _refs_in(data: object) -> Iterator[str]:
+    """The ids in an answer: of memories, or of sessions."""
+    if isinstance(data, list):
+        for each in data:
+            yield from _refs_in(each)
+    elif isinstance(data, dict):
+        if isinstance(data.get("id"), str):
+            yield data["id"]
+            return
+        yield from (each for each in data.get("ids") or () if isinstance(each, str))
+        for name in ("items", "memories", "sessions"):
+            yield from _refs_in(data.get(name))
+
+
+def client_of(ctx: Any) -> Client | None:
+    """The client of a request to a shared server; None: the server's own user, over HTTP or not."""
+    if ctx.request is None:
+        return None
+    client: Client = ctx.request.scope[KEY]
+    return None if client.is_local else client
+
+
+def for_client(ctx: Any, own: T, make: Callable[[Client], T]) -> T:
+    """What serves the client of a request, made once for each; `own` for the server's own user."""
+    client = client_of(ctx)
+    return own if client is None else client.keep("mcp", lambda: make(client))
 
 
 class Caller:

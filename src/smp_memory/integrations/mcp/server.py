@@ -161,9 +161,9 @@ TOOLS: dict[str, ToolSpec] = {
 }
 
 
-def tools_for(context: RequestContext) -> dict[str, ToolSpec]:
-    """The tools of a server; `forget` offers `erase` only if the server may erase."""
-    if context.may_erase:
+def tools_for(may_erase: bool) -> dict[str, ToolSpec]:
+    """The tools that are offered; `forget` has `erase` only for a caller that may erase."""
+    if may_erase:
         return TOOLS
     return {**TOOLS, "forget": TOOLS["forget"]._replace(offered_model=arguments.ForgetArguments)}
 
@@ -186,8 +186,9 @@ class Threads:
         return await run_sync(work, limiter=self._limiter)
 
 
-def create_server(context: RequestContext) -> Server[Any]:
-    """A server with SMP's own tools."""
+def create_server(context: RequestContext, choose: Callable[[Any], RequestContext] | None = None) -> Server[Any]:
+    """A server with SMP's own tools; `choose` gives the context of each request, if there are several clients."""
+    chosen = choose or (lambda _: context)
     return Server(
         "smp",
         version=smp_memory.__version__,
@@ -199,39 +200,48 @@ def create_server(context: RequestContext) -> Server[Any]:
                 *context.memory.config.notices(to_agent=True),
             ]
         ),
-        **_tool_handlers(context, Threads()),
-        **_resource_handlers(context, Threads()),
+        **_tool_handlers(context, chosen, Threads()),
+        **_resource_handlers(chosen, Threads()),
     )
 
 
-def _tool_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
-    tools = tools_for(context)
-    definitions = [tool.definition(name) for name, tool in tools.items()]
-    schemas = {each.name: each.input_schema for each in definitions}
+def _tool_handlers(
+    context: RequestContext, choose: Callable[[Any], RequestContext], threads: Threads
+) -> dict[str, Any]:
+    definitions = {may_erase: [tool.definition(name) for name, tool in tools_for(may_erase).items()] for may_erase in (False, True)}  # fmt: skip
+    schemas = {each.name: each.input_schema for each in definitions[True]}
 
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         if context.memory.is_trusted:
             await threads.run(partial(note_call, context.memory.store.state, MCP))
-        return types.ListToolsResult(tools=definitions)
+        return types.ListToolsResult(tools=definitions[choose(ctx).may_erase])
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = tools.get(params.name)
+        tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-        caller = context.caller(client_name(ctx))
+        asked, reads = choose(ctx), tool.hints["read_only_hint"]
         try:
-            return tool_result(await threads.run(partial(tool.call, caller, params.arguments)))
+            call = partial(tool.call, asked.caller(client_name(ctx)), params.arguments)
+            reply = await threads.run(partial(asked.run, call))
         except Exception as error:
+            asked.note(params.name, params.arguments, error=error, reads=reads)
             return error_result(error_text(error, f"the tool {params.name}"))
+        asked.note(params.name, params.arguments, reply.data, reads=reads)
+        return tool_result(reply)
 
     return {"on_list_tools": list_tools, "on_call_tool": call_tool, "get_tool_input_schema": schemas.get}
 
 
-def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
-    async def run(ctx: Any, operation: str, work: Callable[[Caller], T]) -> T:
+def _resource_handlers(choose: Callable[[Any], RequestContext], threads: Threads) -> dict[str, Any]:
+    async def run(ctx: Any, operation: str, work: Callable[[Caller], T], **named: str) -> T:
+        asked = choose(ctx)
         try:
-            return await threads.run(partial(work, context.caller(client_name(ctx))))
+            found = await threads.run(partial(asked.run, partial(work, asked.caller(client_name(ctx)))))
+            asked.note(operation, named, reads=True)
+            return found
         except Exception as error:
+            asked.note(operation, named, error=error, reads=True)
             code = NOT_FOUND if _is_missing(error) else INVALID_PARAMS
             raise MCPError(code, error_text(error, operation)) from None
 
@@ -252,7 +262,7 @@ def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, A
 
     async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
-        text = await run(ctx, "the resource", lambda caller: read_uri(caller, uri))
+        text = await run(ctx, "the resource", lambda caller: read_uri(caller, uri), session=session_of_uri(uri))
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
         )
@@ -333,6 +343,11 @@ _MOST_TOKENS = 20_000
 
 def session_uri(session: str) -> str:
     return f"memory://session/{quote(session, safe='')}"
+
+
+def session_of_uri(uri: str) -> str:
+    """The session that a URI names; empty: none."""
+    return unquote(uri.removeprefix("memory://").partition("/")[2].partition("/")[0])
 
 
 def page(caller: Caller, cursor: str | None) -> tuple[list[str], str | None]:

@@ -20,12 +20,14 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
-from smp_memory.integrations.mcp.request_context import RequestContext
+from smp_memory.errors import UserError
+from smp_memory.integrations.mcp.request_context import RequestContext, for_client
 from smp_memory.integrations.mcp.server import create_server
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from smp_memory.integrations.clients import Clients
     from smp_memory.memory import Memory
 
 _LONE_SURROGATE = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
@@ -52,12 +54,31 @@ def serve(memory: Memory, options: ServerOptions) -> None:
     if not options.http:
         anyio.run(_serve_stdio, build_server(memory, options))
         return
-    from smp_memory.integrations.mcp.http import FILE, check_host, read_token, serve_http
+    from smp_memory.integrations.mcp.http import check_host, serve_http
 
     check_host(options.host, options.remote)
+    clients, about_tokens = _clients(memory, options)
+    server = build_server(memory, options)
+    serve_http(server, clients, about_tokens, options.host, options.port, options.names, memory)
+
+
+def _clients(memory: Memory, options: ServerOptions) -> tuple[Clients, str]:
+    """The clients of a server over HTTP, and a line that says which tokens open it."""
+    from smp_memory.integrations.clients import FILE, Clients, read_token
+    from smp_memory.integrations.mcp.http import is_local
+
     path = options.token_file or memory.store.state.path(FILE)
-    token = read_token(path)
-    serve_http(build_server(memory, options), token, path, options.host, options.port, options.names, memory)
+    clients = Clients(memory, read_token(path) if is_local(options.host) else None, may_erase=options.may_erase)
+    clients.refresh()
+    if not clients.is_shared:
+        return clients, f"the bearer token is in {path}"
+    if not clients.has_tokens:
+        raise UserError("Beyond this machine, each client needs a token of its own. Create one: smp token create NAME")
+    if options.token_file:
+        raise UserError(
+            "--token-file: this store has tokens of clients (`smp token list`), and only they open a server."
+        )
+    return clients, "clients need a token of `smp token create`"
 
 
 def build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
@@ -71,15 +92,32 @@ def _build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
     if not options.compat:
         import smp_memory.search.path  # noqa: F401 - now, not at the first query
 
+        own = RequestContext(memory, session=options.session, author=options.author, may_erase=options.may_erase)
         return create_server(
-            RequestContext(memory, session=options.session, author=options.author, may_erase=options.may_erase)
+            own,
+            lambda ctx: for_client(
+                ctx,
+                own,
+                lambda client: RequestContext(
+                    client.memory,
+                    session=options.session,
+                    author=options.author,
+                    may_erase=client.token.may_erase,
+                    client=client,
+                ),
+            ),
         )
     from smp_memory.integrations.mcp.graph import KnowledgeGraph
     from smp_memory.integrations.mcp.graph_tools import graph_server
 
     graph = KnowledgeGraph(memory, options.session, options.author)
     _import_reference_file(graph)
-    return graph_server(graph, one_client=not options.http)
+    return graph_server(
+        lambda ctx: for_client(
+            ctx, graph, lambda client: KnowledgeGraph(client.memory, options.session, options.author)
+        ),
+        one_client=not options.http,
+    )
 
 
 def _import_reference_file(graph: Any) -> None:

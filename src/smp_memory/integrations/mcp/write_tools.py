@@ -288,6 +288,8 @@ def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
 
 def _erase(caller: Caller, given: arguments.ForgetArguments) -> Reply:
     if not caller.context.may_erase:
+        if caller.context.client is not None:
+            raise NotAllowed(f"The token {caller.context.client.token.name} may not remove anything for good: it was created without --erase.")  # fmt: skip
         raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
     if not given.ids:
         raise InvalidRecord("ids: erase needs the ids of memories.", field="ids")

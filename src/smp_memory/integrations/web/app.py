@@ -3,7 +3,8 @@
 Pages are plain functions of a `PageRequest` that run in a thread, because the store blocks. A form is read here, and its token checked,
 before a page sees it.
 
-Guarantees: the socket is bound to 127.0.0.1, whatever the settings say. Connections have the limits of the MCP server's
+Guarantees: the socket is bound to 127.0.0.1 unless told otherwise, whatever the settings say; beyond this machine only tokens open it. Each client has an inspector and events of
+its own, made from its memory (`integrations.clients`). Connections have the limits of the MCP server's
 (`smp_memory.integrations.mcp.http`). Links are printed to the terminal only; nothing is logged. Every acknowledged write of any
 process leads to a server-sent event within a second, unless the store cannot be read; then a `trouble` event says so, and a `hello` when
 it can be read again. No lock is taken that a writer waits for. Non-guarantees: several writes may share an event; a page that reconnects
@@ -15,9 +16,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import sys
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -28,8 +31,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
-from smp_memory.errors import SMPError
-from smp_memory.integrations.mcp.http import FILE, ConnectionLimits, listening_socket, read_token, settings
+from smp_memory.errors import SMPError, UserError
+from smp_memory.integrations.clients import FILE, KEY, READ, WRITE, Clients, read_token
+from smp_memory.integrations.mcp.http import ConnectionLimits, is_local, listening_socket, settings
 from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 from smp_memory.integrations.store_metrics import MetricsApp
 from smp_memory.integrations.web.access import FORM_FIELD, FORM_HEADER, Access, AccessGuard
@@ -48,6 +52,7 @@ from smp_memory.integrations.web.pages import (
 )
 from smp_memory.integrations.web.parts import line_of, visible
 from smp_memory.integrations.web.request import Inspector, PageRequest
+from smp_memory.model.ids import is_valid
 from smp_memory.model.types import KINDS
 from smp_memory.observe import telemetry
 
@@ -57,6 +62,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from smp_memory.integrations.clients import Client
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
 
@@ -65,17 +71,48 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 
 
-def serve(memory: Memory, port: int, author: str | None, say: Callable[[str], None], open_browser: bool) -> None:
-    """Serve until interrupted. `say` prints a line for the person who started it."""
-    listener = listening_socket(HOST, port)
+def serve(
+    memory: Memory,
+    port: int,
+    author: str | None,
+    say: Callable[[str], None],
+    open_browser: bool,
+    *,
+    host: str = HOST,
+    names: tuple[str, ...] = (),
+) -> None:
+    """Serve until interrupted. `say` prints a line for the person who started it; `names` are further ones of the server."""
+    cookie = secrets.token_urlsafe(32)
+    clients = Clients(memory, cookie if is_local(host) else None)
+    clients.refresh()
+    if clients.is_shared and not clients.has_tokens:
+        raise UserError("Beyond this machine, each client needs a token of its own. Create one: smp token create NAME")
+    listener = listening_socket(host, port)
     port = listener.getsockname()[1]
-    base = f"http://{HOST}:{port}"
-    access = Access(port, _metrics_token(memory.store.state.path(FILE)))
-    app = create_app(Inspector(memory, access, author))
+    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    access = Access(port, clients, cookie, _metrics_token(memory.store.state.path(FILE)), host, names)
     limits = ConnectionLimits(connections=128, body_bytes=2 * 1024 * 1024)
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, log_config=None, timeout_graceful_shutdown=1, **settings(limits)
+        create_app(access, memory, author),
+        log_level="critical",
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=1,
+        **settings(limits),
     )
+    if clients.is_shared:
+        say(
+            f"Inspector of {memory.root}: {base}/ — sign in with a token of `smp token create`. Ctrl-C stops the inspector."
+        )
+    else:
+        _show_link(memory, access, base, say, open_browser)
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        clients.notes.flush()
+
+
+def _show_link(memory: Memory, access: Access, base: str, say: Callable[[str], None], open_browser: bool) -> None:
     link = access.new_link(base)
     say(
         f"Inspector of {memory.root}\n\n  {link}\n\nThe link opens one browser, once, within ten minutes. Ctrl-C stops the inspector."
@@ -85,7 +122,6 @@ def serve(memory: Memory, port: int, author: str | None, say: Callable[[str], No
     if sys.stdin is not None and sys.stdin.isatty():
         say("Press Enter for another link.")
         threading.Thread(target=_offer_links, args=(access, base, say), name="smp-web-links", daemon=True).start()
-    uvicorn.Server(config).run(sockets=[listener])
 
 
 def _metrics_token(path: str) -> str:
@@ -157,26 +193,24 @@ class StoreState:
 
 
 class ChangeFeed:
-    """Hands the changes of a store to all browsers that listen."""
+    """Hands the changes of a store, as one client may see it, to all browsers of that client that listen."""
 
-    def __init__(self, inspector: Inspector) -> None:
+    def __init__(self, inspector: Inspector, is_admitted: Callable[[], bool]) -> None:
+        """Called in the event loop. `is_admitted`: whether the token of the client holds still."""
         self._inspector = inspector
+        self._is_admitted = is_admitted
         self._listeners: set[asyncio.Queue[str]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.get_running_loop()
         self._has_listeners = threading.Event()
         self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="smp-web-live", daemon=True)
+        self._thread.start()
 
-    @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        self._loop = asyncio.get_running_loop()
-        thread = threading.Thread(target=self._poll, name="smp-web-live", daemon=True)
-        thread.start()
-        yield
+    async def stop(self) -> None:
         self._is_stopped.set()
         self._has_listeners.set()
-        for queue in self._listeners:
-            queue.put_nowait("")
-        await asyncio.to_thread(thread.join, 5)
+        self._put("")
+        await asyncio.to_thread(self._thread.join, 5)
 
     def _poll(self) -> None:
         state: StoreState | None = None
@@ -186,25 +220,31 @@ class ChangeFeed:
                 state = None
                 self._has_listeners.wait()
                 continue
+            if not self._is_admitted():
+                self._send("")
+                self._is_stopped.wait(POLL_SECONDS)
+                continue
             try:
                 self._inspector.check_store()
                 if state is None:
                     state = StoreState(self._inspector.memory)
                     if has_trouble:
-                        self._send("hello", {})  # pages reload what they show: nobody knows what changed meanwhile
+                        self._send(
+                            _event("hello", {})
+                        )  # pages reload what they show: nobody knows what changed meanwhile
                     has_trouble = False
                 changes = state.changes()
                 if changes is not None:
-                    self._send("change", changes)
+                    self._send(_event("change", changes))
             except Exception as error:  # whatever it is, pages must not seem to be live
-                self._send("trouble", {"message": _trouble(error)})
+                self._send(_event("trouble", {"message": _trouble(error)}))
                 state, has_trouble = None, True
                 self._is_stopped.wait(5 * POLL_SECONDS)
             self._is_stopped.wait(POLL_SECONDS)
 
-    def _send(self, event: str, data: dict[str, Any]) -> None:
-        text = f"event: {event}\ndata: {json.dumps(data)}\n\n"
-        if self._loop is not None and not self._loop.is_closed():
+    def _send(self, text: str) -> None:
+        """Send an event to all that listen; an empty one ends their streams."""
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._put, text)
 
     def _put(self, text: str) -> None:
@@ -228,13 +268,20 @@ class ChangeFeed:
             yield "retry: 1000\nevent: hello\ndata: {}\n\n"
             while not self._is_stopped.is_set():
                 try:
-                    yield await asyncio.wait_for(queue.get(), BEAT_SECONDS)
+                    text = await asyncio.wait_for(queue.get(), BEAT_SECONDS)
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    text = ": still here\n\n"
+                if not text:
+                    return
+                yield text
         finally:
             self._listeners.discard(queue)
             if not self._listeners and not self._is_stopped.is_set():
                 self._has_listeners.clear()
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
 def _trouble(error: Exception) -> str:
@@ -270,34 +317,84 @@ _POST: tuple[tuple[str, Page], ...] = (
 )
 
 
-def create_app(inspector: Inspector) -> ASGIApp:
-    """The guarded application."""
-    feed = ChangeFeed(inspector)
-    routes = [Route(path, _endpoint(inspector, each), methods=["GET"]) for path, each in _GET]
-    routes += [Route(path, _endpoint(inspector, each), methods=["POST"]) for path, each in _POST]
-    routes += [Route("/events", feed.events, methods=["GET"])]
-    app = Starlette(routes=routes, lifespan=feed.lifespan, exception_handlers={404: _not_found(inspector)})
+class Site:
+    """What serves each client: an inspector and a feed of changes, made when they are first needed."""
+
+    def __init__(self, access: Access, memory: Memory, author: str | None) -> None:
+        self.access = access
+        self._has_settings = memory.store.configured_at() is not None
+        self._author = author
+        self._feeds: list[ChangeFeed] = []
+
+    def client(self, request: Request) -> Client:
+        client: Client = request.scope[KEY]
+        return client
+
+    def inspector(self, client: Client) -> Inspector:
+        form_token, author = self.access.form_token(client), self._author or client.name
+        return client.keep("inspector", lambda: Inspector(client.memory, form_token, author, self._has_settings))
+
+    def _feed(self, client: Client) -> ChangeFeed:
+        def is_admitted() -> bool:
+            self.access.clients.refresh()
+            return self.access.clients.is_admitted(client)
+
+        feed = ChangeFeed(self.inspector(client), is_admitted)
+        self._feeds.append(feed)
+        return feed
+
+    async def events(self, request: Request) -> StreamingResponse:
+        client = self.client(request)
+        return await client.keep("feed", lambda: self._feed(client)).events(request)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        for feed in self._feeds:
+            await feed.stop()
+
+
+def create_app(access: Access, memory: Memory, author: str | None = None) -> ASGIApp:
+    """The guarded application; `author`: in whose name changes are made, else the name of the client's token."""
+    site = Site(access, memory, author)
+    routes = [Route(path, _endpoint(site, path, each), methods=["GET"]) for path, each in _GET]
+    routes += [Route(path, _endpoint(site, path, each), methods=["POST"]) for path, each in _POST]
+    routes += [Route("/events", site.events, methods=["GET"])]
+    app = Starlette(routes=routes, lifespan=site.lifespan, exception_handlers={404: _not_found(site)})
     app.mount("/static", StaticFiles(directory=STATIC))
-    app.router.routes.append(Route(METRICS_PATH, MetricsApp(inspector.memory), methods=["GET"]))
-    return AccessGuard(app, inspector.access)
+    app.router.routes.append(Route(METRICS_PATH, MetricsApp(memory), methods=["GET"]))
+    return AccessGuard(app, access)
 
 
-def _endpoint(inspector: Inspector, answer: Page) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(site: Site, path: str, answer: Page) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        client = site.client(request)
+        inspector = site.inspector(client)
         form: dict[str, str] = {}
         if request.method == "POST":
             pairs = parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
             form = dict(pairs)
             token = form.pop(FORM_FIELD, "") or request.headers.get(FORM_HEADER, "")
-            if not inspector.access.has_form_token(token):
+            if not site.access.has_form_token(token, client):
                 return PlainTextResponse(
                     "The form is not from this inspector, or it is too old. Reload the page.\n", 403
                 )
         part = request.headers.get("x-smp-part", "")
         given = PageRequest(inspector, request.url.path, request.path_params, request.query_params, form, part)
-        return await to_thread.run_sync(_answer, answer, given)
+        response = await to_thread.run_sync(client.run, partial(_answer, answer, given))
+        _note(client, request, path, response.status_code)
+        return response
 
     return endpoint
+
+
+def _note(client: Client, request: Request, path: str, status: int) -> None:
+    """Log a request of a client: the page, the session and the memory, not what was searched or written."""
+    session, id = (request.path_params.get(name) for name in ("session", "id"))
+    named = session if session and is_valid(session) else None
+    facts = {"status": status} if status >= 400 else {}
+    action = WRITE if request.method == "POST" else READ
+    client.note(action, f"web {path}", named, [id] if named and id and is_valid(id) else [], **facts)
 
 
 def _answer(answer: Page, request: PageRequest) -> Response:
@@ -322,8 +419,11 @@ def _fault_page(request: PageRequest, error: Exception) -> Response:
     return error_page(request, "Internal error", about, 500, "E_INTERNAL")
 
 
-def _not_found(inspector: Inspector) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _not_found(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def endpoint(request: Request, error: Exception) -> Response:
+        if KEY not in request.scope:  # a static file that does not exist, for somebody who has not signed in
+            return PlainTextResponse("Not found.\n", 404)
+        inspector = site.inspector(site.client(request))
         given = PageRequest(inspector, request.url.path, {}, request.query_params, {})
         message = "There is no page at this address."
         return await to_thread.run_sync(error_page, given, "Not found", message, 404)

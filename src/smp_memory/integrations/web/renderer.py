@@ -70,7 +70,7 @@ def page(
         now=request.now,
         title=title,
         current=current,
-        form_token=request.inspector.access.form_token,
+        form_token=request.inspector.form_token,
         root=request.memory.root,
         place=_place(request.memory.root),
         searched=_searched(request),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from starlette.datastructures import QueryParams
 
-    from smp_memory.integrations.web.access import Access
     from smp_memory.memory import Memory
 
 _MOST_NOTICES = 200
@@ -67,16 +66,17 @@ class StoreNames(NamedTuple):
 
 
 class Inspector:
-    """What all requests of one running inspector share."""
+    """What all requests of one client of a running inspector share; nothing of it is shared with other clients."""
 
-    def __init__(self, memory: Memory, access: Access, author: str | None = None) -> None:
+    def __init__(self, memory: Memory, form_token: str, author: str | None, has_settings: bool) -> None:
+        """`has_settings`: whether the store had settings when the server was started."""
         self.memory = memory
-        self.access = access
+        self.form_token = form_token  # proves that a form comes from a page of this client
         self.author = author  # in whose name changes are made
         self.notices = Notices()
         self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
         self._kept: dict[str, tuple[float, Any]] = {}
-        self._has_settings = memory.store.configured_at() is not None
+        self._has_settings = has_settings
 
     def check_store(self) -> None:
         """Raise if the store was moved or removed since the inspector was started; it would look like an empty one."""

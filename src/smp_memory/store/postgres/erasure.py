@@ -1,7 +1,7 @@
 """Erase memories from a store in PostgreSQL: rows in any state and segment, quotes in summaries, this user's index and logs.
 
 Guarantees: rows, quotes and the note in the audit log change in one transaction. Then the server is told to forget the deleted rows: a small table is
-rewritten at once, a large one is vacuumed. All rows are searched for pieces of the text.
+rewritten at once, a large one is vacuumed, if the table is free within the time for locks. All rows are searched for pieces of the text.
 Non-guarantees: the write-ahead log, replicas and backups are beyond this process; the receipt says so. The index of another user drops the memories when
 it next catches up.
 """
@@ -9,10 +9,11 @@ it next catches up.
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import NotAllowed, SMPError
+from smp_memory.errors import LockTimeout, NotAllowed, SMPError
 from smp_memory.index.inspection import scrub
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.observe.incomplete import memory_not_found
@@ -38,6 +39,7 @@ _BEYOND_REACH = (
     "operator of the server: see docs/scale.md"
 )
 _VACUUM_FULL_BYTES = 64 << 20  # a table up to this size is rewritten within a second
+_LOCKED, _RETRY_SECONDS = "55P03", 0.05  # the code of the server's warning, and when to try again
 _LIVING = "(state IN ('live', 'archived') OR state = 'deleted')"
 
 
@@ -156,19 +158,32 @@ def clean_table(tables: Tables) -> list[str]:
     """Let the server forget deleted rows: at once if the table is small; returns what is left to be done."""
     try:
         is_small = tables.run(partial(table_bytes, tables)) <= _VACUUM_FULL_BYTES
-        tables.run(partial(_vacuum, statement=tables.sql(f"VACUUM {'(FULL) ' if is_small else ''}{{schema}}.entry")))
+        _vacuum_unlocked(tables, f"VACUUM ({'FULL, ' if is_small else ''}SKIP_LOCKED) {{schema}}.entry")
     except SMPError as error:
         return [f"the server keeps deleted rows until it next vacuums the table ({error.message})"]
     what = "the freed places in the table are overwritten in time; `VACUUM FULL` of it by its owner does it at once"
     return [] if is_small else [what]
 
 
+def _vacuum_unlocked(tables: Tables, statement: str) -> None:
+    """Vacuum a table as soon as nobody uses it. A server that waits for it would let all others wait, too."""
+    until = time.monotonic() + tables.config.lock_timeout_seconds
+    while True:
+        try:
+            return tables.run(partial(_vacuum, statement=tables.sql(statement)))
+        except LockTimeout:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_RETRY_SECONDS)
+
+
 def _vacuum(connection: Connection, statement: str) -> None:
-    """Vacuum a table. The server skips a table of another owner with a warning only; that is an error here."""
-    warnings: list[str] = []
+    """Vacuum a table. The server skips one that is locked or of another owner with a warning only; that is an error here."""
+    warnings: list[SMPError] = []
 
     def note(given: Diagnostic) -> None:
-        warnings.append(str(given.message_primary))
+        kind = LockTimeout if given.sqlstate == _LOCKED else NotAllowed
+        warnings.append(kind(str(given.message_primary)))
 
     connection.add_notice_handler(note)
     try:
@@ -176,7 +191,7 @@ def _vacuum(connection: Connection, statement: str) -> None:
     finally:
         connection.remove_notice_handler(note)
     if warnings:
-        raise NotAllowed("; ".join(warnings))
+        raise warnings[0]
 
 
 def table_bytes(tables: Tables, connection: Connection) -> int:

@@ -62,7 +62,7 @@ _ROW = f"SELECT {_STATE} FROM {{schema}}.session WHERE number = %s AND id = %s A
 _NEW_ROWS = f"""
 SELECT {_STATE}, follows, start, e.id, line FROM {{schema}}.session AS s
 CROSS JOIN LATERAL (SELECT generation = %s AND EXISTS (
-    SELECT FROM {{schema}}.entry WHERE session = number AND start = %s AND segment = 0 AND right(line, {TAIL}) = %s
+    SELECT FROM {{schema}}.entry WHERE session = %s AND start = %s AND segment = 0 AND right(line, {TAIL}) = %s
 ) AS follows) AS known
 LEFT JOIN {{schema}}.entry AS e ON e.session = number AND segment = 0 AND start >= CASE WHEN follows THEN %s ELSE 0 END
 WHERE number = %s AND s.id = %s AND state = %s ORDER BY start"""
@@ -251,7 +251,7 @@ class PostgresSession:
         """Read the row, and what was written since the last read, in one statement."""
         with self._mutex:
             generation, ending, start, tail = self._read_to
-            last: tuple[Any, ...] = (generation, start, tail, ending) if with_history else ()
+            last: tuple[Any, ...] = (generation, self.number, start, tail, ending) if with_history else ()
             query = _NEW_ROWS if with_history else _ROW
             rows = self._tables.rows(query, *last, self.number, self.session, self._state)
             if not rows:
@@ -332,7 +332,7 @@ class PostgresSession:
             found = found.subset([found.idempotent.get(key, "")])
         found.unreadable = self._named(incomplete.errors(rows.problems))
         found.problems = []
-        facts = self._cold_facts()
+        facts = self._cold_facts() if found.histories else {}
         for id, each in found.histories.items():
             size = sum(entry.place[1] - entry.place[0] for entry in each.entries)
             at, why = facts.get(id, ("", ""))

@@ -78,6 +78,7 @@ CREATE TABLE {schema}.entry (
 );
 CREATE INDEX entry_xid ON {schema}.entry (xid);
 CREATE INDEX entry_id ON {schema}.entry (session, id);
+CREATE INDEX entry_cold ON {schema}.entry (session) WHERE segment = 1;
 CREATE TABLE {schema}.audit (
     position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, line bytea NOT NULL, role name NOT NULL DEFAULT session_user
 );
