@@ -331,7 +331,7 @@ def test_functions_of_strangers_are_not_called(rights: Rights) -> None:
         "hashtextextended(text, int)": "bigint", "row_security_active(text)": "bool", "set_config(text, text, text)": "text",
         "to_regclass(varchar)": "regclass", "string_to_array(text, varchar)": "text[]",
         "unnest(bytea[])": "bytea", "unnest(bigint[])": "bigint", "unnest(text[])": "text", "format(text, xid8)": "text",
-        "concat_ws(text, numeric, oid, name, text, text)": "text",
+        "concat_ws(text, numeric, oid, name, text, text, text)": "text",
         "json_build_array(text, bigint, bigint, bigint, text, numeric, bigint, text, text, text, text)": "json",
     }  # fmt: skip
     for name, result in overloads.items():
@@ -407,6 +407,18 @@ def test_row_with_the_id_of_another_session_hides_it_from_nobody(rights: Rights)
         assert "Lisbon" in str(memory.query("shop opens"))
         memory.delete_session("b-bob")
         assert "Lisbon" not in str(memory.query("shop opens"))
+
+
+def test_index_forgets_what_a_role_may_no_longer_see(rights: Rights) -> None:
+    address = rights.allow("reader", person="ada")
+    with smp_memory.open(address) as memory:
+        assert "tea" in str(memory.query("tea shop"))
+        rights.sql("UPDATE {schema}.access SET person = 'bob'")  # as many sessions as before
+        found = str(memory.query("tea shop"))
+        assert "Lisbon" in found
+        assert "tea" not in found
+        rights.sql("DELETE FROM {schema}.access")
+        assert len(memory.query("tea shop")) == 0
 
 
 def test_project_in_the_index_is_the_one_of_the_row(rights: Rights) -> None:
