@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import NotAllowed, SessionExists, SessionNotFound, SMPError
+from smp_memory.privacy.client_tokens import TokenBook, add_token, new_token
 from tests.postgres_server import Server
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra smp-memory[postgres]")
@@ -427,3 +430,25 @@ def test_project_in_the_index_is_the_one_of_the_row(rights: Rights) -> None:
     with smp_memory.open(rights.owner) as memory:
         memory.query("tea")
         assert memory.store.indexer.saved_metadata("a-ada")["a-ada"][1].project == "a"
+
+
+def test_tokens_of_clients_are_for_servers_only_and_garbage_among_them_is_skipped(rights: Rights) -> None:
+    with smp_memory.open(rights.allow("server")) as memory:
+        secret, token = new_token("ada", os.urandom, projects=["a"], created=datetime.now(UTC))
+        add_token(memory.store.tokens, token)
+        for line in (
+            b"no json",
+            b"[]",
+            b"\xff",
+            b'{"id": 7}',
+            b'{"id": "x", "hash": []}',
+            b'{"at": "x", "action": "revoke", "id": {}}',
+        ):
+            memory.store.tokens.append([line])
+        book = TokenBook(memory.store.tokens.read()[0])
+        assert book.find(secret, datetime.now(UTC)) is not None
+        assert secret not in str(rights.sql("SELECT line FROM {schema}.token"))
+    with smp_memory.open(rights.allow("writer")) as memory:
+        for action in (memory.store.tokens.read, lambda: add_token(memory.store.tokens, token)):
+            with pytest.raises(NotAllowed):
+                action()
