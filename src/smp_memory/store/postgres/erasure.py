@@ -8,13 +8,12 @@ it next catches up.
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import LockTimeout, NotAllowed, SMPError
-from smp_memory.index.inspection import scrub
+from smp_memory.index.inspection import erase_from_index
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
@@ -24,7 +23,7 @@ from smp_memory.store.postgres.tables import EntryRows, encode_entry
 from smp_memory.store.session_edits import pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from psycopg import Connection
     from psycopg.errors import Diagnostic
@@ -71,9 +70,10 @@ class Erasure:
             PurgeNotes(state, session).forget(names)
         with indexer.feed.mutex:
             indexer.close()
-            wanted: Mapping[str, list[str] | None] = dict(self._targets)
-            if os.path.isdir(indexer.folder) and scrub(indexer.folder, wanted):
-                self._receipt.rewritten.append("index")
+            changed = erase_from_index(indexer.folder, dict(self._targets))
+            (self._receipt.rewritten if changed == "rewritten" else self._receipt.removed).extend(
+                ["index"] * bool(changed)
+            )
         self._receipt.pending += clean_table(self._tables)
         self._receipt.beyond_reach.insert(0, _BEYOND_REACH)
         try:
