@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import Conflict
+from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
 from smp_memory.session import SessionMemory
 from tests.postgres_proxy import Proxy
 from tests.postgres_server import Server
@@ -232,3 +232,17 @@ def test_reason_of_an_erased_memory_leaves_no_dead_row_in_the_audit_log(postgres
     postgres.sql("CHECKPOINT")
     path = f"current_setting('data_directory') || '/' || pg_relation_filepath('{schema}.audit')"
     assert b"elephant" not in postgres.sql(f"SELECT pg_read_binary_file({path})")[0][0]
+
+
+@pytest.mark.parametrize("id", ["a\0b", "a\ud800b"])
+def test_id_that_no_column_can_hold_does_not_exist(postgres: Server, id: str) -> None:
+    with smp_memory.open(postgres.new_schema_address()) as memory:
+        session = memory.create_session("s1")
+        for work in (session.get, session.history, session.erase, session.restore_archived):
+            with pytest.raises(MemoryNotFound):
+                work(id)
+        assert session.find(id) is None
+        assert memory.store.sessions(id=id) == []
+        for move in (memory.archive_session, memory.delete_session, memory.undelete_session, memory.purge_session):
+            with pytest.raises(InvalidRecord):
+                move(id)

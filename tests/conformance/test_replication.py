@@ -224,6 +224,14 @@ def _then(work: Callable[..., Any], more: Callable[[], object]) -> Callable[...,
     return both
 
 
+def test_nul_in_the_project_of_a_session_stops_no_push(stores: Stores) -> None:
+    stores.laptop.create_session("s1", project="a\0b", user="\0").add_decision("First")
+    stores.laptop.create_session("s2").add_decision("Second")
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "sent", "s2": "sent"}
+    assert stores.shared.session("s1").info.project == "a\0b"
+    assert stores.statuses(stores.laptop.push(stores.address)) == {"s1": "equal", "s2": "equal"}
+
+
 def test_another_store_cannot_push_the_same_session(stores: Stores) -> None:
     stores.laptop.create_session("s1").add_decision("First")
     stores.laptop.push(stores.address)

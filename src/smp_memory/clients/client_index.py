@@ -155,8 +155,9 @@ class ClientAudit(Audit):
         every = super().entries()
         if not self._rights.token.is_limited:
             return every
-        seen = {name: self._rights.admits_name(name) for name in {str(each.get("session")) for each in every}}
-        return [each for each in every if seen[str(each.get("session"))]]
+        about = [each for each in every if isinstance(each.get("session"), str)]
+        seen = {name: self._rights.admits_name(name) for name in {each["session"] for each in about}}
+        return [each for each in about if seen[each["session"]]]
 
 
 class ClientAccess:

@@ -20,7 +20,7 @@ from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
 from smp_memory.privacy.audit import decoded, encode, gives_reason, without_reason
 from smp_memory.store.postgres.postgres_session import PostgresSession
-from smp_memory.store.postgres.tables import EntryRows, encode_entry
+from smp_memory.store.postgres.tables import EntryRows, column_text, encode_entry
 from smp_memory.store.session_edits import pieces_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ class Erasure:
         if not found:
             raise self._tables.session_not_found(session)
         query = "SELECT start, id, line FROM {schema}.entry WHERE session = ANY(%s) AND id = ANY(%s)"
-        rows = connection.execute(self._tables.sql(query), ([number for number, _ in found], names)).fetchall()
+        rows = connection.execute(
+            self._tables.sql(query), ([number for number, _ in found], [column_text(name) for name in names])
+        ).fetchall()
         stored = {row[1] for row in rows}
         missing = next((name for name in names if name not in stored), None)
         if missing is not None:

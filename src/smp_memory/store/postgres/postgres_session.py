@@ -38,6 +38,7 @@ from smp_memory.store.postgres.tables import (
     EntryRows,
     KnownRow,
     ReadTo,
+    column_text,
     decode_numbers,
     encode_entry,
 )
@@ -304,7 +305,7 @@ class PostgresSession:
 
     def _histories_of(self, ids: list[str]) -> SessionHistory:
         found = SessionHistory()
-        rows = EntryRows(self._rows("AND e.id = ANY(%s)", ids), self.location)
+        rows = EntryRows(self._rows("AND e.id = ANY(%s)", [column_text(id) for id in ids]), self.location)
         found.add(rows.entries)
         found = found.subset(ids)
         found.unreadable = incomplete.report(self._named(incomplete.errors(rows.problems))) if rows.problems else []
@@ -323,7 +324,7 @@ class PostgresSession:
         return [row for row in rows if row[0] is not None]
 
     def _cold_history(self, ids: Iterable[str] | None, key: str | None) -> SessionHistory:
-        wanted = None if ids is None else list(ids)
+        wanted = None if ids is None else [column_text(id) for id in ids]
         condition = "AND e.id = ANY(%s)" if wanted is not None else "AND %s::text[] IS NULL"
         rows = EntryRows(self._rows(condition, wanted, COLD_ROWS), self.location)
         found = SessionHistory()
@@ -382,7 +383,8 @@ class PostgresSession:
         """The metadata of a row. Project and person are those by which the server decides who may write it."""
         try:
             info = LAYOUT.decode_info(text.encode(), self.session)
-            info.project, info.user = project, person
+            if (column_text(info.project), column_text(info.user)) != (project, person):
+                info.project, info.user = project, person
             info.seq, info.numbers = max(info.seq, seq), {**info.numbers, **(decode_numbers(numbers) or {})}
         except (ValueError, TypeError, AttributeError, RecursionError, SMPError) as error:
             raise SessionCorrupt(

@@ -29,7 +29,7 @@ from smp_memory.store.postgres.erasure import Erasure, clean_tables
 from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
 from smp_memory.store.postgres.server_check import ServerCheck
-from smp_memory.store.postgres.tables import LAYOUT, Tables, decode_object
+from smp_memory.store.postgres.tables import LAYOUT, Tables, column_text, decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,6 +99,8 @@ class PostgresStore:
 
     def sessions(self, *states: str, id: str | None = None, limit: int | None = None) -> list[SessionHead]:
         self.check_open()
+        if id is not None and not ids.is_valid(id):
+            return []
         found = self.tables.rows(
             f"SELECT {_HEAD} FROM {{schema}}.session WHERE state = ANY(%s) AND (%s::text IS NULL OR id = %s) ORDER BY {_ORDER} LIMIT %s",
             list(states or (LIVE,)), id, id, limit,
@@ -159,7 +161,7 @@ class PostgresStore:
         )
         text, numbers = LAYOUT.encode_info(info).decode(), json.dumps(info.numbers)
         with self.tables.transaction() as connection:
-            values = (info.id, info.project, info.user, text, info.seq, numbers, written)
+            values = (info.id, column_text(info.project), column_text(info.user), text, info.seq, numbers, written)
             row = connection.execute(self.tables.sql(statement), values).fetchone()
             if row is None:
                 raise SessionExists(f"There is already a session {info.id}.", session=info.id)
@@ -184,6 +186,7 @@ class PostgresStore:
         *,
         path: str | None = None,
     ) -> SessionHead:
+        ids.check(session, "session")
         with self.tables.transaction(self.config.lock_timeout_seconds) as connection:
             query = f"SELECT {_HEAD} FROM {{schema}}.session WHERE id = %s AND (state IN ('live', 'archived') OR state = 'deleted') ORDER BY {_ORDER} FOR UPDATE"
             heads = [self._head(*row) for row in connection.execute(self.tables.sql(query), (session,)).fetchall()]

@@ -77,6 +77,11 @@ def decode_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def column_text(text: str | None) -> str | None:
+    """A text as a column can hold it: PostgreSQL knows no NUL, and UTF-8 no half of a surrogate pair."""
+    return None if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
 class ReadTo(NamedTuple):
     """How far a process has read the history of a session."""
 
@@ -187,7 +192,7 @@ class Tables:
 
     def write_info(self, connection: Connection, number: int, info: SessionInfo) -> None:
         text = LAYOUT.encode_info(info).decode()
-        self.change(connection, number, info=text, project=info.project, person=info.user)
+        self.change(connection, number, info=text, project=column_text(info.project), person=column_text(info.user))
 
     def move_to_cold(self, connection: Connection, number: int, id: str, at: str, why: str) -> None:
         statement = "UPDATE {schema}.entry SET segment = 1, moved = %s WHERE session = %s AND id = %s"
