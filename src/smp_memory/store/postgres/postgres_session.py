@@ -342,12 +342,9 @@ class PostgresSession:
 
     def _cold_facts(self) -> dict[str, tuple[str, str]]:
         """When and why each memory was moved to the cold segment."""
-        query = self._tables.sql(
-            "SELECT DISTINCT id, moved FROM {schema}.entry WHERE session = %s AND segment = 1 AND moved <> ''"
-        )
-        rows = self._tables.run(lambda connection: connection.execute(query, (self.number,)).fetchall())
+        query = "SELECT DISTINCT id, moved FROM {schema}.entry WHERE session = %s AND segment = 1 AND moved <> ''"
         found = {}
-        for id, moved in rows:
+        for id, moved in self._tables.rows(query, self.number):
             try:
                 at, why = json.loads(moved)
             except (ValueError, TypeError):
