@@ -172,7 +172,8 @@ def test_command_works_on_a_store_that_is_not_in_files(
     filled(tmp_path, monkeypatch, address)
     monkeypatch.setenv("SMP_ROOT", address)
     code, out, err = Terminal(capsys)(*name.split(), *CALLS[name], "--json")
-    assert code == ONLY_IN_FILES.get(name, 0) or (name, code) == ("erase", 1), err
+    has_issue = backend == POSTGRES and name == "doctor"  # the server of the tests runs without fsync
+    assert code == ONLY_IN_FILES.get(name, int(has_issue)) or (name, code) == ("erase", 1), err
     assert name == "watch" or code or json.loads(out) is not None
     assert not CONTROL & set(out)
     assert not (tmp_path / ".bmad").exists() or name == "demo"

@@ -272,6 +272,20 @@ def test_own_settings_of_a_session_that_others_change_wait_for_trust(victim: Vic
         assert key not in memory.session("target").add_finding(f"The key is {key}").finding
 
 
+def test_repair_counts_numbers_again_that_cannot_be_read(victim: Victim) -> None:
+    with smp_memory.open(victim.address) as memory:
+        memory.session("target").add_decision("Use water")
+        memory.session("target").delete("DEC-0002")
+    victim.sql("UPDATE {schema}.session SET numbers = 'x', seq = 0, changes = changes + 1 WHERE number = 1")
+    with smp_memory.open(victim.address) as memory:
+        session = memory.session("target")
+        assert attempt(lambda: session.add_decision("Use milk")).startswith("E_SESSION_CORRUPT")
+        assert [problem.code for problem in session.validate().problems] == ["numbers"]
+        assert session.repair().ok
+        assert session.add_decision("Use milk").id == "DEC-0003"
+        assert session.validate().ok
+
+
 def test_audit_lines_that_cannot_be_read_hide_no_other(victim: Victim) -> None:
     for line in (b"no json", b"[]", b"\xff\xfe", DEEP.encode(), b"null"):
         victim.sql("INSERT INTO {schema}.audit (line) VALUES (%s)", line)

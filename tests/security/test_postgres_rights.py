@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import NotAllowed, SessionExists, SessionNotFound, SMPError
+from smp_memory.privacy.client_tokens import TokenBook, add_token, new_token
 from tests.postgres_server import Server
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra smp-memory[postgres]")
@@ -116,6 +119,15 @@ def test_reader_of_a_person_sees_nothing_of_others(shared: Rights) -> None:
     with smp_memory.open(shared.allow("reader", person="eve")) as memory:
         assert [session.id for session in memory.sessions()] == ["a-eve"]
         assert "ada" not in everything(memory)
+
+
+def test_names_that_look_like_keys_of_rights_give_none(rights: Rights) -> None:
+    with smp_memory.open(rights.owner) as memory:
+        for number, (project, user) in enumerate([("a", "ada"), ("aada", ""), ("*", "x"), ("x", "*"), ("1:aada", "q"), ("pa", "pa"), ("", "1:aada")]):  # fmt: skip
+            memory.create_session(f"s{number}", project=project or None, user=user or None)
+    address = rights.allow("reader", "a", "ada")
+    with smp_memory.open(address) as memory:
+        assert sorted(session.id for session in memory.sessions()) == ["a-ada", "s0"]
 
 
 def test_role_without_a_row_in_access_sees_no_session(shared: Rights) -> None:
@@ -228,8 +240,8 @@ ATTACKS = [
     "TRUNCATE {schema}.entry",
     "SELECT {schema}.allow(session_user, 'server')",
     "SELECT {schema}.allow(session_user, 'writer', NULL)",
-    "CREATE FUNCTION {schema}.allows(text, text, bool) RETURNS bool LANGUAGE sql AS 'SELECT true'",
-    "CREATE OR REPLACE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+    "CREATE FUNCTION {schema}.allowed(int) RETURNS text[] LANGUAGE sql AS 'SELECT ARRAY[''*'']'",
+    "CREATE OR REPLACE FUNCTION {schema}.allowed(writing boolean) RETURNS text[] LANGUAGE sql AS 'SELECT ARRAY[''*'']'",
     "CREATE TABLE {schema}.mine (x int)",
     "CREATE TRIGGER t AFTER INSERT ON {schema}.session EXECUTE FUNCTION suppress_redundant_updates_trigger()",
     "ALTER TABLE {schema}.session DISABLE ROW LEVEL SECURITY",
@@ -287,7 +299,7 @@ READS = [
     "SELECT * FROM pg_stats_ext_exprs",
     "EXPLAIN (ANALYZE, VERBOSE) SELECT * FROM {schema}.entry",
     "SELECT query FROM pg_stat_activity WHERE usename <> session_user",
-    "SELECT * FROM {schema}.session WHERE {schema}.allows('b', 'bob', false)",
+    "SELECT {schema}.allowed(false), {schema}.allowed(true)",
     "SELECT e.* FROM {schema}.session s RIGHT JOIN {schema}.entry e ON number = session",
     "SELECT * FROM query_to_xml('SELECT * FROM {schema}.entry', true, true, '')",
     """CREATE FUNCTION pg_temp.leak(text) RETURNS bool LANGUAGE plpgsql COST 0.0000001 AS $$ BEGIN RAISE NOTICE '%', $1;
@@ -321,6 +333,9 @@ def test_functions_of_strangers_are_not_called(rights: Rights) -> None:
         "nextval(text)": "bigint", "pg_total_relation_size(text)": "bigint", "array_position(text[], text)": "int", "octet_length(varchar)": "int",
         "hashtextextended(text, int)": "bigint", "row_security_active(text)": "bool", "set_config(text, text, text)": "text",
         "to_regclass(varchar)": "regclass", "string_to_array(text, varchar)": "text[]",
+        "unnest(bytea[])": "bytea", "unnest(bigint[])": "bigint", "unnest(text[])": "text", "format(text, xid8)": "text",
+        "concat_ws(text, numeric, oid, name, text, text, text)": "text",
+        "json_build_array(text, bigint, bigint, bigint, text, numeric, bigint, text, text, text, text)": "json",
     }  # fmt: skip
     for name, result in overloads.items():
         rights.sql(f"CREATE FUNCTION public.{name} RETURNS {result} LANGUAGE sql AS $$ INSERT INTO hostile.calls VALUES ('{name}'); SELECT NULL::{result} $$")  # fmt: skip
@@ -333,6 +348,7 @@ def test_functions_of_strangers_are_not_called(rights: Rights) -> None:
             memory.archive_session("mine")
             memory.delete_session("mine")
             memory.purge_session("mine")
+            assert memory.store.audit.failure is None
         assert rights.sql("SELECT what FROM hostile.calls") == []
     finally:
         for name in overloads:
@@ -396,9 +412,43 @@ def test_row_with_the_id_of_another_session_hides_it_from_nobody(rights: Rights)
         assert "Lisbon" not in str(memory.query("shop opens"))
 
 
+def test_index_forgets_what_a_role_may_no_longer_see(rights: Rights) -> None:
+    address = rights.allow("reader", person="ada")
+    with smp_memory.open(address) as memory:
+        assert "tea" in str(memory.query("tea shop"))
+        rights.sql("UPDATE {schema}.access SET person = 'bob'")  # as many sessions as before
+        found = str(memory.query("tea shop"))
+        assert "Lisbon" in found
+        assert "tea" not in found
+        rights.sql("DELETE FROM {schema}.access")
+        assert len(memory.query("tea shop")) == 0
+
+
 def test_project_in_the_index_is_the_one_of_the_row(rights: Rights) -> None:
     run = rights.connect(rights.allow("writer", "a"))
     run("UPDATE {schema}.session SET info = replace(info, '\"a\"', '\"b\"'), xid = pg_current_xact_id(), changes = changes + 1 WHERE id = 'a-ada'")  # fmt: skip
     with smp_memory.open(rights.owner) as memory:
         memory.query("tea")
         assert memory.store.indexer.saved_metadata("a-ada")["a-ada"][1].project == "a"
+
+
+def test_tokens_of_clients_are_for_servers_only_and_garbage_among_them_is_skipped(rights: Rights) -> None:
+    with smp_memory.open(rights.allow("server")) as memory:
+        secret, token = new_token("ada", os.urandom, projects=["a"], created=datetime.now(UTC))
+        add_token(memory.store.tokens, token)
+        for line in (
+            b"no json",
+            b"[]",
+            b"\xff",
+            b'{"id": 7}',
+            b'{"id": "x", "hash": []}',
+            b'{"at": "x", "action": "revoke", "id": {}}',
+        ):
+            memory.store.tokens.append([line])
+        book = TokenBook(memory.store.tokens.read()[0])
+        assert book.find(secret, datetime.now(UTC)) is not None
+        assert secret not in str(rights.sql("SELECT line FROM {schema}.token"))
+    with smp_memory.open(rights.allow("writer")) as memory:
+        for action in (memory.store.tokens.read, lambda: add_token(memory.store.tokens, token)):
+            with pytest.raises(NotAllowed):
+                action()

@@ -110,7 +110,7 @@ def _help_texts(docstring: str) -> tuple[str, str]:
 
 def _add_global_options(parser: Parser) -> None:
     group = parser.add_argument_group("options for every command")
-    group.add_argument("--root", metavar="DIR", help="the folder of the store (SMP_ROOT)")
+    group.add_argument("--root", metavar="DIR", help="the folder or address of the store (SMP_ROOT)")
     session = f"the session (SMP_SESSION; else {parser.default_session})"
     if not parser.names_sessions:
         group.add_argument("--session", metavar="ID", help=argparse.SUPPRESS if parser.is_about_store else session)

@@ -123,7 +123,7 @@ def _commands(family: str, current: str, *, for_help: bool = False) -> Iterator[
 
 
 _GLOBAL_OPTIONS = (
-    ("--root", "the folder of the store"),
+    ("--root", "the folder or address of the store"),
     ("--session", "the session"),
     ("--author", "who is writing"),
     ("--json", "print one JSON document"),

@@ -41,7 +41,7 @@ _SYNONYMS = {"search": ["query"], "find": ["query"], "ask": ["query"], "grep": [
 
 _GLOBAL_OPTIONS = """\
 Options for every command, before or after it:
-  --root DIR        the folder of the store, else SMP_ROOT,
+  --root DIR        the folder or address of the store, else SMP_ROOT,
                     else the nearest store upwards from here
   --session ID      the session, else SMP_SESSION; without it, commands that
                     read or search use all sessions, and those that write use

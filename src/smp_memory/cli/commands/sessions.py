@@ -5,6 +5,7 @@ from __future__ import annotations
 from smp_memory.cli.arguments import add_scope, parse_assignment
 from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp_memory.errors import SMPError, UserError
+from smp_memory.model.ids import scheme_of
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_reason
 
@@ -178,7 +179,7 @@ def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     counts = ", ".join(counted(number, kind) for kind, number in data["by_type"].items())
     yield "memories", f"{data['memories']:,}" + (f" ({counts})" if counts else "")
     yield "size", size_text(data["bytes"])
-    yield "folder", data["folder"]
+    yield "place" if scheme_of(data["folder"]) else "folder", data["folder"]
 
 
 def _session_arguments(parser: Parser) -> None:

@@ -329,7 +329,9 @@ def _settings(call: Invocation) -> Config:
 
 
 def _settings_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[str]:
-    cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
+    hidden = ("layout", "format", "durability", "sync_interval_seconds") if call.memory.store.files is None else ()
+    shown = [row for row in rows if row["name"] not in hidden]
+    cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in shown]
     yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
     unused = _settings(call).unused_notice()
     if unused:

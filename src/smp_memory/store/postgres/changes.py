@@ -32,7 +32,7 @@ _SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come al
 # A replica does not tell which transactions are running, only the oldest of them.
 _SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
 _IDENTITY = """pg_catalog.concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
-    current_setting('smp.project', true), current_setting('smp.person', true))"""
+    CASE WHEN row_security_active('{schema}.session') THEN {schema}.allowed(false)::text END, current_setting('smp.project', true), current_setting('smp.person', true))"""
 _SAVED = "%(snapshot)s::pg_snapshot"
 # The server guesses from the value how few rows these are. A plan that looks expensive would be compiled, for hundreds of milliseconds.
 _NEW = f"xid >= pg_snapshot_xmin({_SAVED}) AND NOT pg_visible_in_snapshot(xid, {_SAVED}) AND EXISTS (SELECT FROM last)"

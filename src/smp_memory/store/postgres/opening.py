@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _LOCK_SECONDS = 60  # another process may be making or migrating the tables
+_FACTS = ("schema_version", "readable_by", "settings", "configured_at")
 _LONGEST_VALUE = 1 << 20  # characters of a row of `meta`; as with `config.json`, more are not read
 
 
@@ -62,8 +63,8 @@ def open_postgres(
 
 
 def _read_meta(connections: Connections) -> dict[str, str]:
-    query = f"SELECT name, left(value, {_LONGEST_VALUE}) FROM {connections.address.schema}.meta LIMIT 100"
-    return dict(connections.run(lambda connection: connection.execute(query).fetchall()))
+    query = f"SELECT name, left(value, {_LONGEST_VALUE}) FROM {connections.address.schema}.meta WHERE name = ANY(%s)"
+    return dict(connections.run(lambda connection: connection.execute(query, (list(_FACTS),)).fetchall()))
 
 
 def _moment(text: str | None) -> float | None:

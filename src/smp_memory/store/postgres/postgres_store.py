@@ -327,7 +327,7 @@ class TableLog:
                 "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 1::bigint))",
                 (self._tables.sql("{schema}.") + self._table,),
             )
-            statement = f"INSERT INTO {{schema}}.{self._table} (line) SELECT unnest(%s::bytea[])"
+            statement = f"INSERT INTO {{schema}}.{self._table} (line) SELECT pg_catalog.unnest(%s::bytea[])"
             connection.execute(self._tables.sql(statement), (lines,))
 
     def read(self, offset: int = 0) -> tuple[list[bytes], int]:

@@ -103,31 +103,38 @@ BEGIN
     RETURN true;
 END $$;
 """
-_RIGHTS = """
-CREATE FUNCTION {schema}.allows(wanted_project text, wanted_person text, writing boolean) RETURNS boolean
+# Whether the login role may read or write a session: whether one of the keys of the session is among those of the role. The subqueries are
+# evaluated once per statement, not per row.
+_MAY = """(
+    ARRAY['*', 'p' || project, 'q' || person, 'b' || length(project) || ':' || project || person] && (SELECT {schema}.allowed(WRITING))
+    AND (SELECT coalesce(current_setting('smp.project', true), '')) IN ('', coalesce(project, ''))
+    AND (SELECT coalesce(current_setting('smp.person', true), '')) IN ('', coalesce(person, ''))
+)"""
+_MAY_READ, _MAY_WRITE = _MAY.replace("WRITING", "false"), _MAY.replace("WRITING", "true")
+_MAY_WRITE_ENTRY = f"EXISTS (SELECT FROM {{schema}}.session WHERE number = session AND {_MAY_WRITE})"
+_RIGHTS = f"""
+CREATE FUNCTION {{schema}}.allowed(writing boolean) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT EXISTS (
-        SELECT FROM {schema}.access
-        WHERE role = session_user AND (may_write OR NOT writing)
-        AND (project IS NULL OR project = wanted_project) AND (person IS NULL OR person = wanted_person)
-    )
-    AND (coalesce(current_setting('smp.project', true), '') IN ('', coalesce(wanted_project, '')))
-    AND (coalesce(current_setting('smp.person', true), '') IN ('', coalesce(wanted_person, '')))
+    SELECT coalesce(array_agg(CASE
+        WHEN project IS NULL AND person IS NULL THEN '*' WHEN person IS NULL THEN 'p' || project WHEN project IS NULL THEN 'q' || person
+        ELSE 'b' || length(project) || ':' || project || person END), '{{{{}}}}')
+    FROM {{schema}}.access WHERE role = session_user AND (may_write OR NOT writing)
 $$;
-ALTER TABLE {schema}.session ENABLE ROW LEVEL SECURITY;
-ALTER TABLE {schema}.entry ENABLE ROW LEVEL SECURITY;
-ALTER TABLE {schema}.audit ENABLE ROW LEVEL SECURITY;
-CREATE POLICY reading ON {schema}.session FOR SELECT USING ({schema}.allows(project, person, false));
-CREATE POLICY writing ON {schema}.session
-    USING ({schema}.allows(project, person, true)) WITH CHECK ({schema}.allows(project, person, true));
-CREATE POLICY reading ON {schema}.entry FOR SELECT
-    USING (EXISTS (SELECT FROM {schema}.session WHERE number = session));
-CREATE POLICY writing ON {schema}.entry
-    USING (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)))
-    WITH CHECK (EXISTS (SELECT FROM {schema}.session AS owner WHERE number = session AND {schema}.allows(owner.project, owner.person, true)));
-CREATE POLICY reading ON {schema}.audit FOR SELECT USING (role = session_user OR {schema}.allows(NULL, NULL, false));
-CREATE POLICY writing ON {schema}.audit FOR INSERT WITH CHECK (role = session_user);
-
+ALTER TABLE {{schema}}.session ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {{schema}}.entry ENABLE ROW LEVEL SECURITY;
+ALTER TABLE {{schema}}.audit ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reading ON {{schema}}.session FOR SELECT USING {_MAY_READ};
+CREATE POLICY adding ON {{schema}}.session FOR INSERT WITH CHECK {_MAY_WRITE};
+CREATE POLICY changing ON {{schema}}.session FOR UPDATE USING {_MAY_WRITE} WITH CHECK {_MAY_WRITE};
+CREATE POLICY removing ON {{schema}}.session FOR DELETE USING {_MAY_WRITE};
+CREATE POLICY reading ON {{schema}}.entry FOR SELECT USING (EXISTS (SELECT FROM {{schema}}.session WHERE number = session));
+CREATE POLICY adding ON {{schema}}.entry FOR INSERT WITH CHECK ({_MAY_WRITE_ENTRY});
+CREATE POLICY changing ON {{schema}}.entry FOR UPDATE USING ({_MAY_WRITE_ENTRY}) WITH CHECK ({_MAY_WRITE_ENTRY});
+CREATE POLICY removing ON {{schema}}.entry FOR DELETE USING ({_MAY_WRITE_ENTRY});
+CREATE POLICY reading ON {{schema}}.audit FOR SELECT USING (role = session_user OR '*' = ANY((SELECT {{schema}}.allowed(false))::text[]));
+CREATE POLICY adding ON {{schema}}.audit FOR INSERT WITH CHECK (role = session_user);
+"""
+_ALLOW = """
 CREATE FUNCTION {schema}.allow(role name, kind text, project text DEFAULT NULL, person text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -163,7 +170,7 @@ def create(connection: Connection, schema: str) -> bool:
     if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
         return False
     connection.execute(_TABLES.format(schema=schema, short=SMALL_FILE_LIMIT_BYTES, long=LINE_LIMIT_BYTES))
-    connection.execute(_RIGHTS.format(schema=schema))
+    connection.execute((_RIGHTS + _ALLOW).format(schema=schema))
     _store_version(connection, schema)
     return True
 
