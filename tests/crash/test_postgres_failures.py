@@ -338,6 +338,7 @@ def test_server_killed_again_and_again_loses_nothing_acknowledged(postgres: Serv
 
 def test_terminated_backends_lose_nothing(postgres: Server) -> None:
     load = Load(postgres.new_schema_address(), processes=2, writes=depth(60, 600))
+    load.wait_for(1)
     while load.is_running():
         postgres.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'smp' AND random() < 0.2"
@@ -419,7 +420,7 @@ def test_replica_promoted_under_load_without_synchronous_replication_holds_nothi
     load = Load(either(own, replica, "smp"), processes=3, writes=depth(50, 400))
     load.wait_for(load.expected // 3)
     replica.stop()  # falls behind for sure
-    load.wait_for(load.expected // 2)
+    load.wait_for(load.acknowledged() + 20)
     own.kill()
     replica.start()
     replica.promote()
