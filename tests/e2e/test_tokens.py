@@ -216,7 +216,7 @@ def test_server_beyond_this_machine_needs_tokens(smp: Terminal, words: tuple[str
     assert (code, "smp token create" in err) == (2, True)
 
 
-def test_what_clients_did_is_in_the_audit_log(smp: Terminal, root: Path) -> None:
+def test_operations_of_clients_are_in_the_audit_log(smp: Terminal, root: Path) -> None:
     token = smp.ok("token", "create", "ci", "--project", "shop", "--write").splitlines()[0]
     with running(root, "mcp", "--http", said=MCP) as server:
         call = {"name": "remember", "arguments": {"type": "decision", "text": "Use secretword", "session": "shop-1"}}

@@ -27,6 +27,7 @@ from smp_memory.memory import seen_through
 from smp_memory.model.times import to_text
 from smp_memory.observe import telemetry
 from smp_memory.privacy.client_tokens import ClientToken, RateLimit, TokenBook, digest_of
+from smp_memory.scope import join_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -198,6 +199,12 @@ class Clients:
             if found is None:
                 found = self._clients[token.id] = Client(token, self._memory, self.notes)
             return found
+
+    def close(self) -> None:
+        """Write what waits for the audit log, and wait for work that clients began; before the store is closed."""
+        self.notes.flush()
+        for client in self._clients.values():
+            join_workers(client.memory.store)
 
     def is_admitted(self, client: Client) -> bool:
         """Whether the token of a client that was admitted holds still."""

@@ -166,3 +166,17 @@ def test_rate_limit_allows_a_burst_and_then_the_rate() -> None:
     slow = RateLimit(0.1)
     assert slow.wait_seconds(5.0) == 0.0
     assert slow.wait_seconds(5.0) == pytest.approx(10.0)
+
+
+def test_secret_is_compared_with_every_token_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long it takes tells neither whether a secret is right nor which token it belongs to."""
+    import hmac
+
+    compared: list[object] = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda *given: compared.append(given) or compare(*given))
+    book = TokenBook([ClientToken(f"t-{each}", each, digest_of(each), created=NOW).line() for each in "abc"])
+    for secret, is_known in (("a", True), ("c", True), ("x", False), ("", False)):
+        compared.clear()
+        assert (book.find(secret, NOW) is not None) is is_known
+        assert len(compared) == 3

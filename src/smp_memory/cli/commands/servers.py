@@ -174,6 +174,8 @@ def run_token_create(call: Invocation) -> None:
     secret, token = new_token(
         options.name, os.urandom, projects=options.project, sessions=sessions, rate=rate, created=now, expires=expires, **rights
     )  # fmt: skip
+    if call.memory.store.files is not None and not call.memory.store.state.on_disk:
+        raise UserError("There is no folder for your state, in which tokens are kept. Set SMP_STATE_DIR to a folder that you own.")  # fmt: skip
     if any(each.name == token.name and each.holds(now) for each in _tokens(call).tokens.values()):
         raise UserError(f"There is a valid token {token.name} already; revoke it first, or take another name.")
     add_token(log, token)

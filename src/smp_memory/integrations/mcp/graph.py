@@ -23,6 +23,7 @@ from smp_memory.privacy.visibility import Viewer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from smp_memory.integrations.clients import Client
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
@@ -45,6 +46,10 @@ class KnowledgeGraph:
         self._name = session or SESSION
         self._author = author
         self._read: tuple[object, _GraphView] | None = None  # the session's version, and the graph of it
+
+    def for_client(self, client: Client) -> KnowledgeGraph:
+        """The same graph as a client of a shared server may use it."""
+        return KnowledgeGraph(client.memory, self._name, self._author)
 
     @property
     def content_limit_bytes(self) -> int:

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from smp_memory.integrations.clients import READ, WRITE
 from smp_memory.integrations.mcp.graph import UnknownEntity
-from smp_memory.integrations.mcp.request_context import client_of
+from smp_memory.integrations.mcp.request_context import client_of, for_client
 from smp_memory.integrations.mcp.server import ADDS, CHANGES, INVALID_PARAMS, READS, Threads, error_result, error_text
 
 if TYPE_CHECKING:
@@ -217,8 +217,8 @@ TOOLS: dict[str, _GraphTool] = {
 }
 
 
-def graph_server(choose: Callable[[Any], KnowledgeGraph], *, one_client: bool) -> Server[Any]:
-    """The server; `choose` gives the graph for a request. With one client it can notify that client of changes of the graph."""
+def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
+    """The server; with one client it can notify that client of changes of the graph."""
     threads = Threads()
     subscriptions: set[str] = set()
     definitions = [tool.definition(name) for name, tool in TOOLS.items()]
@@ -238,7 +238,7 @@ def graph_server(choose: Callable[[Any], KnowledgeGraph], *, one_client: bool) -
                 f"MCP error {INVALID_PARAMS}: Input validation error: Invalid arguments for tool {params.name}: {details}"
             )
         try:
-            result = await threads.run(partial(tool.call, choose(ctx), given))
+            result = await threads.run(partial(tool.call, for_client(ctx, graph), given))
         except UnknownEntity as error:
             return error_result(str(error))
         except Exception as error:
@@ -264,7 +264,7 @@ def graph_server(choose: Callable[[Any], KnowledgeGraph], *, one_client: bool) -
         if uri != RESOURCE:
             raise MCPError(INVALID_PARAMS, f"MCP error {INVALID_PARAMS}: Resource {uri} not found")
         try:
-            text = _json(await threads.run(choose(ctx).read))
+            text = _json(await threads.run(for_client(ctx, graph).read))
             _note(ctx, "read_graph", READS)
         except Exception as error:
             raise MCPError(types.INTERNAL_ERROR, error_text(error, "the resource")) from None

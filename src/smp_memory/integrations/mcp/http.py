@@ -437,4 +437,4 @@ def serve_http(
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
-        clients.notes.flush()
+        clients.close()

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from smp_memory.integrations.clients import Client
+    from smp_memory.integrations.mcp.graph import KnowledgeGraph
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.session import SessionMemory
 
 T = TypeVar("T")
+Served = TypeVar("Served", "RequestContext", "KnowledgeGraph")
 _MOST_PROBLEMS = 3  # unreadable entries that an answer names
 ALL = "*"  # as the name of a session: all of them
 
@@ -73,6 +75,16 @@ class RequestContext:
     def caller(self, client: str | None) -> Caller:
         """The caller of a request; `client` is the client's name in the protocol."""
         return Caller(self, self.author or client or (self.client.name if self.client is not None else None))
+
+    def for_client(self, client: Client) -> RequestContext:
+        """The same for a client of a shared server."""
+        return RequestContext(
+            client.memory,
+            session=self.default_session,
+            author=self.author,
+            may_erase=client.token.may_erase,
+            client=client,
+        )
 
     def run(self, work: Callable[[], T]) -> T:
         """Run a request in this thread."""
@@ -116,10 +128,10 @@ def client_of(ctx: Any) -> Client | None:
     return None if client.is_local else client
 
 
-def for_client(ctx: Any, own: T, make: Callable[[Client], T]) -> T:
+def for_client(ctx: Any, own: Served) -> Served:
     """What serves the client of a request, made once for each; `own` for the server's own user."""
     client = client_of(ctx)
-    return own if client is None else client.keep("mcp", lambda: make(client))
+    return own if client is None else client.keep("mcp", lambda: own.for_client(client))
 
 
 class Caller:

@@ -35,6 +35,7 @@ from smp_memory.integrations.hooks.last_calls import MCP, note_call
 from smp_memory.integrations.mcp import answers, arguments, read_tools, write_tools
 from smp_memory.integrations.mcp.answers import fit_lines
 from smp_memory.integrations.mcp.arguments import read, schema_of
+from smp_memory.integrations.mcp.request_context import for_client
 from smp_memory.integrations.mcp.write_tools import sessions
 from smp_memory.observe.incomplete import describe
 from smp_memory.privacy.fence import escape_marks, fence
@@ -186,9 +187,8 @@ class Threads:
         return await run_sync(work, limiter=self._limiter)
 
 
-def create_server(context: RequestContext, choose: Callable[[Any], RequestContext] | None = None) -> Server[Any]:
-    """A server with SMP's own tools; `choose` gives the context of each request, if there are several clients."""
-    chosen = choose or (lambda _: context)
+def create_server(context: RequestContext) -> Server[Any]:
+    """A server with SMP's own tools."""
     return Server(
         "smp",
         version=smp_memory.__version__,
@@ -200,27 +200,25 @@ def create_server(context: RequestContext, choose: Callable[[Any], RequestContex
                 *context.memory.config.notices(to_agent=True),
             ]
         ),
-        **_tool_handlers(context, chosen, Threads()),
-        **_resource_handlers(chosen, Threads()),
+        **_tool_handlers(context, Threads()),
+        **_resource_handlers(context, Threads()),
     )
 
 
-def _tool_handlers(
-    context: RequestContext, choose: Callable[[Any], RequestContext], threads: Threads
-) -> dict[str, Any]:
+def _tool_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
     definitions = {may_erase: [tool.definition(name) for name, tool in tools_for(may_erase).items()] for may_erase in (False, True)}  # fmt: skip
     schemas = {each.name: each.input_schema for each in definitions[True]}
 
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         if context.memory.is_trusted:
             await threads.run(partial(note_call, context.memory.store.state, MCP))
-        return types.ListToolsResult(tools=definitions[choose(ctx).may_erase])
+        return types.ListToolsResult(tools=definitions[for_client(ctx, context).may_erase])
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-        asked, reads = choose(ctx), tool.hints["read_only_hint"]
+        asked, reads = for_client(ctx, context), tool.hints["read_only_hint"]
         try:
             call = partial(tool.call, asked.caller(client_name(ctx)), params.arguments)
             reply = await threads.run(partial(asked.run, call))
@@ -233,9 +231,9 @@ def _tool_handlers(
     return {"on_list_tools": list_tools, "on_call_tool": call_tool, "get_tool_input_schema": schemas.get}
 
 
-def _resource_handlers(choose: Callable[[Any], RequestContext], threads: Threads) -> dict[str, Any]:
+def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
     async def run(ctx: Any, operation: str, work: Callable[[Caller], T], **named: str) -> T:
-        asked = choose(ctx)
+        asked = for_client(ctx, context)
         try:
             found = await threads.run(partial(asked.run, partial(work, asked.caller(client_name(ctx)))))
             asked.note(operation, named, reads=True)

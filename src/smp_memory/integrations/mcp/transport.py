@@ -21,7 +21,7 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
 from smp_memory.errors import UserError
-from smp_memory.integrations.mcp.request_context import RequestContext, for_client
+from smp_memory.integrations.mcp.request_context import RequestContext
 from smp_memory.integrations.mcp.server import create_server
 
 if TYPE_CHECKING:
@@ -92,32 +92,15 @@ def _build_server(memory: Memory, options: ServerOptions) -> Server[Any]:
     if not options.compat:
         import smp_memory.search.path  # noqa: F401 - now, not at the first query
 
-        own = RequestContext(memory, session=options.session, author=options.author, may_erase=options.may_erase)
         return create_server(
-            own,
-            lambda ctx: for_client(
-                ctx,
-                own,
-                lambda client: RequestContext(
-                    client.memory,
-                    session=options.session,
-                    author=options.author,
-                    may_erase=client.token.may_erase,
-                    client=client,
-                ),
-            ),
+            RequestContext(memory, session=options.session, author=options.author, may_erase=options.may_erase)
         )
     from smp_memory.integrations.mcp.graph import KnowledgeGraph
     from smp_memory.integrations.mcp.graph_tools import graph_server
 
     graph = KnowledgeGraph(memory, options.session, options.author)
     _import_reference_file(graph)
-    return graph_server(
-        lambda ctx: for_client(
-            ctx, graph, lambda client: KnowledgeGraph(client.memory, options.session, options.author)
-        ),
-        one_client=not options.http,
-    )
+    return graph_server(graph, one_client=not options.http)
 
 
 def _import_reference_file(graph: Any) -> None:

@@ -109,7 +109,7 @@ def serve(
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
-        clients.notes.flush()
+        clients.close()
 
 
 def _show_link(memory: Memory, access: Access, base: str, say: Callable[[str], None], open_browser: bool) -> None:
