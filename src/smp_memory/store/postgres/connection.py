@@ -283,7 +283,7 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (
         sql_errors.InsufficientPrivilege,
         NotAllowed,
-        "The database role lacks a right, or row-level security hides the session",
+        "The database role lacks a right, or was not allowed this project or user",
     ),
     (sql_errors.InvalidAuthorizationSpecification, NotAllowed, _REFUSED),
     (sql_errors.InvalidCatalogName, StoreNotFound, _NO_DATABASE),

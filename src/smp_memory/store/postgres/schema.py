@@ -40,7 +40,6 @@ VERSION = 1
 OLDEST_READER = 1  # versions of SMP that know this one can use the tables
 
 _TABLES = """
-CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1e9::float8)::bigint';
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
@@ -169,6 +168,8 @@ def create(connection: Connection, schema: str) -> bool:
     _lock(connection, schema)
     if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
         return False
+    if connection.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
+        connection.execute(f"CREATE SCHEMA {schema}")  # a role that owns a schema may not be allowed to create one
     connection.execute(_TABLES.format(schema=schema, short=SMALL_FILE_LIMIT_BYTES, long=LINE_LIMIT_BYTES))
     connection.execute((_RIGHTS + _ALLOW).format(schema=schema))
     _store_version(connection, schema)
