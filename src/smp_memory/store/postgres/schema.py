@@ -40,7 +40,7 @@ VERSION = 1
 OLDEST_READER = 1  # versions of SMP that know this one can use the tables
 
 _TABLES = """
-CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1000000000)::bigint';
+CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1e9::float8)::bigint';
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
