@@ -231,7 +231,7 @@ def _result_lines(
             yield f"The MCP server needs one more package: {MCP_INSTALL}. The hooks do not."
         from smp_memory.integrations.hooks.entry_point import find_store
 
-        if find_store(os.getcwd(), os.environ) is None:
+        if not _named_store(call) and find_store(os.getcwd(), os.environ) is None:
             yield "There is no store here yet: the hooks do nothing without one. Create it: smp init"
 
 

@@ -177,11 +177,12 @@ def run_push(call: Invocation) -> int | None:
       smp push checkout-review postgresql://db.example.org/team --hand-over
     """
     options = call.options
+    sessions = _sessions(options.words[:-1])
     address = _address(options.words[-1], "ADDRESS") if options.words else None
     if address is None and (options.hand_over or options.take_over):
         raise UserError("ADDRESS is missing. See: smp push --help")
     modes = {"hand_over": options.hand_over, "take_over": options.take_over}
-    return _exchange(call, "sent", lambda progress: call.memory.push(address, options.words[:-1] or None, progress=progress, **modes))  # fmt: skip
+    return _exchange(call, "sent", lambda progress: call.memory.push(address, sessions or None, progress=progress, **modes))  # fmt: skip
 
 
 def pull_arguments(parser: Parser) -> None:
@@ -201,8 +202,8 @@ def run_pull(call: Invocation) -> int | None:
       smp pull checkout-review postgresql://db.example.org/team
       smp pull checkout-review postgresql://db.example.org/team --take-over
     """
-    *sessions, address = call.options.words
-    address = _address(address, "ADDRESS")
+    sessions = _sessions(call.options.words[:-1])
+    address = _address(call.options.words[-1], "ADDRESS")
     return _exchange(
         call,
         "received",
@@ -210,6 +211,12 @@ def run_pull(call: Invocation) -> int | None:
             address, sessions or None, take_over=call.options.take_over, progress=progress
         ),
     )
+
+
+def _sessions(words: list[str]) -> list[str]:
+    if any(map(scheme_of, words)):
+        raise UserError("The address comes last: SESSION… ADDRESS.")
+    return words
 
 
 def _address(text: str, name: str) -> str:
@@ -250,7 +257,10 @@ def _session_lines(each: SessionExchange, verb: str) -> Iterator[str]:
     elif each.status == "written there":
         yield f"  {each.session}: {one_line(each.why)}"
     else:
-        yield paint("yellow", f"! {each.session}: {each.status}: {one_line(each.why)}")
+        from smp_memory.exchange.outbox import ALL
+
+        name = "all sessions" if each.session == ALL else each.session
+        yield paint("yellow", f"! {name}: {each.status}: {one_line(each.why)}")
     for conflict in each.conflicts[:_MOST_LISTED]:
         here = f"revision {conflict.revision}" if conflict.revision is not None else "not there"
         yield paint(

@@ -33,7 +33,8 @@ def open_postgres(
         raise LayoutMismatch(f"{layout}: a store in PostgreSQL has no layout; leave it out.", layout=NAME)
     place = Address(address)
     if Config.build({}, place.shown, environ=os.environ, arguments=config)["offline"]:
-        arguments = {**(config or {}), "maintenance.auto": False}
+        others = {name: value for name, value in (config or {}).items() if name.partition(".")[0] != "maintenance"}
+        arguments = {**others, "maintenance.auto": False}  # a setting that is given twice is refused
         return OfflineStore(place.shown, Config.build({}, place.shown, environ=os.environ, arguments=arguments)), False
     connections, is_new = Connections(place), False
     try:
