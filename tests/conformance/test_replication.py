@@ -468,3 +468,15 @@ def test_copy_with_a_damaged_mark_is_not_written(places: Places) -> None:
     assert stores.statuses(stores.laptop.push(stores.address, ["s1"], take_over=True)) == {"s1": "sent"}
     with pytest.raises(NotAllowed):
         stores.shared_again().session("s1").add_decision("Not here")
+
+
+def test_database_is_the_same_store_under_another_address(places: Places) -> None:
+    """Options of a connection, such as sslmode, are part of the address and not of the store."""
+    address = places.address(POSTGRES, "shared")
+    with smp_memory.open(address) as shared:
+        shared.create_session("theirs").add_decision("Use OAuth")
+    with places.open("jsonl", "laptop") as laptop:
+        laptop.create_session("mine").add_decision("Use TLS")
+        for each in (address, f"{address}&sslmode=prefer", f"{address}&application_name=other"):
+            assert laptop.pull(each, ["theirs"]).is_complete
+            assert laptop.push(each, ["mine"]).is_complete

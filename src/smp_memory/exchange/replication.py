@@ -290,9 +290,9 @@ class _Stop(Exception):
 
 
 def identity(store: Store) -> str:
-    """Who a store is, for its copies: its address, or for a folder a random id in the user's state, which no clone of the folder brings along."""
-    if scheme_of(store.root):
-        return store.root
+    """Who a store is, for its copies: for a folder a random id in the user's state, which no clone of the folder brings along."""
+    if store.uid or scheme_of(store.root):
+        return store.uid or store.root
     try:
         return store.state.read(_STORE_ID).decode("ascii", "replace")
     except FileNotFoundError:

@@ -283,7 +283,7 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (
         sql_errors.InsufficientPrivilege,
         NotAllowed,
-        "The database role lacks a right, or was not allowed this project or user",
+        "The database role lacks a right, or was not allowed this project or user (`--project` names one)",
     ),
     (sql_errors.InvalidAuthorizationSpecification, NotAllowed, _REFUSED),
     (sql_errors.InvalidCatalogName, StoreNotFound, _NO_DATABASE),
