@@ -299,6 +299,32 @@ def test_memory_erased_by_another_process_leaves_no_text_in_the_rows(
     assert b"plan of the purple elephant" not in rows.read_bytes()
 
 
+def test_erasure_hides_no_memory_of_other_sessions(opened: Open) -> None:
+    """Segments of the text engine with an erased memory are left behind; what else was in them is indexed again."""
+    memory = opened()
+    for name in ("a", "b"):
+        memory.create_session(name).add_many([("decision", f"apples {number}") for number in range(900)])
+    assert len(found(memory, "apples")) == 1800
+    memory.erase("a/DEC-0001")
+    assert found(memory, "apples") == stored(memory)
+    assert_equals_a_new_index(memory)
+
+
+def test_erasure_while_another_process_writes_the_index_leaves_no_text_in_it(opened: Open) -> None:
+    memory = opened()
+    session = memory.create_session("a")
+    session.add_decision("the secret plan of the purple elephant")
+    session.add_many([("decision", f"something else {number}") for number in range(1600)])
+    assert found(memory, "elephant")
+    (rows,) = Path(memory.store.indexer.folder).rglob(ROWS_FILE)
+    with contextlib.closing(sqlite3.connect(rows, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        memory.erase("a/DEC-0001")
+        files = [path for path in Path(memory.store.indexer.folder).rglob("*") if path.is_file()]
+        assert not [path for path in files if b"elephant" in path.read_bytes()]
+    assert_equals_a_new_index(memory)
+
+
 def test_ids_that_two_clones_gave_out_stay_apart(opened: Open, tmp_path: Path) -> None:
     """A session with two memories of one id, as a merge of clones leaves it, is stored as it is."""
     with smp_memory.open(tmp_path / "files") as files:

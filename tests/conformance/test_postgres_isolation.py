@@ -206,3 +206,29 @@ def test_default_isolation_level_of_the_server_changes_nothing(both: Processes, 
         both.server.sql("ALTER DATABASE smp RESET default_transaction_isolation")
     assert [record.decision for record in both.second.records()][2::2] == ["known"] * 3
     assert len(both.second.records()) == 8
+
+
+def test_erased_row_that_an_older_transaction_sees_is_named_in_the_receipt(postgres: Server) -> None:
+    address = postgres.new_schema_address()
+    with smp_memory.open(address, config={"concurrency.lock_timeout_ms": 100}) as memory:
+        session = memory.create_session("s1")
+        for _ in range(2):
+            session.add_decision("A secret")
+        with psycopg.connect(address.partition("&schema=")[0]) as older:
+            older.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            older.execute("SELECT 1")
+            assert "an older transaction may still read them" in str(session.erase("DEC-0001").pending)
+        assert not session.erase("DEC-0002").pending
+
+
+def test_reason_of_an_erased_memory_leaves_no_dead_row_in_the_audit_log(postgres: Server) -> None:
+    address = postgres.new_schema_address()
+    schema = address.rpartition("schema=")[2]
+    with smp_memory.open(address) as memory:
+        session = memory.create_session("s1")
+        session.add_decision("A secret")
+        session.delete("DEC-0001", "It tells of the purple elephant")
+        session.erase("DEC-0001")
+    postgres.sql("CHECKPOINT")
+    path = f"current_setting('data_directory') || '/' || pg_relation_filepath('{schema}.audit')"
+    assert b"elephant" not in postgres.sql(f"SELECT pg_read_binary_file({path})")[0][0]

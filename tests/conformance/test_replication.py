@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from smp_memory.errors import (
     StoreNotFound,
     UserError,
 )
+from smp_memory.exchange import replication
 from smp_memory.exchange.outbox import Outbox
 from smp_memory.exchange.transfer import SentEntries, read_session
 from smp_memory.model.rewrite_plan import ColdMove, RewritePlan
@@ -40,10 +42,14 @@ class Stores:
 
     def __init__(self, places: Places, kind: str, other: str) -> None:
         self.clock = FrozenClock()
-        self.places, self.other = places, other
-        self.laptop = places.open(kind, "laptop", clock=self.clock)
+        self.places, self.kind, self.other = places, kind, other
+        self.laptop = self.laptop_again()
         self.shared = self.shared_again()
         self.address = places.address(other, "shared")
+
+    def laptop_again(self) -> smp_memory.Memory:
+        """The laptop's store as another process opens it."""
+        return self.places.open(self.kind, "laptop", clock=self.clock)
 
     def shared_again(self) -> smp_memory.Memory:
         """The shared store as another process opens it."""
@@ -164,6 +170,58 @@ def test_session_is_handed_over_and_goes_on_at_the_other_side(stores: Stores) ->
     assert told(stores.shared, "s1") == told(stores.laptop, "s1")
     again = stores.laptop.push(stores.address, ["s1"], hand_over=True)
     assert stores.statuses(again) == {"s1": "written there"}
+
+
+def test_copy_cannot_be_taken_over_from_a_store_that_does_not_write_it(stores: Stores) -> None:
+    stores.laptop.create_session("s1").add_decision("First")
+    stores.laptop.push(stores.address)
+    second = stores.second_laptop()
+    report = second.pull(stores.address, ["s1"], take_over=True)
+    assert stores.statuses(report) == {"s1": "refused"}
+    assert stores.laptop.root in report.sessions[0].why
+    stores.laptop.session("s1").add_decision("Second")
+    assert stores.laptop.push(stores.address, ["s1"], hand_over=True).is_complete
+    assert second.pull(stores.address, ["s1"], take_over=True).is_complete
+    assert second.session("s1").add_decision("Third").id == "DEC-0003"
+
+
+def test_session_that_two_stores_take_over_at_once_has_one_writing_side(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.shared.create_session("s1").add_decision("First")
+    second = stores.second_laptop()
+    monkeypatch.setattr(second.store, "create", _then(second.store.create, lambda: stores.laptop.pull(stores.address, ["s1"], take_over=True)))  # fmt: skip
+    assert stores.statuses(second.pull(stores.address, ["s1"], take_over=True)) == {"s1": "refused"}
+    with pytest.raises(NotAllowed):
+        second.session("s1").add_decision("Not here")
+    assert stores.laptop.session("s1").add_decision("Second").id == "DEC-0002"
+
+
+def test_push_that_a_hand_over_overtakes_does_not_take_the_session_back(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = stores.laptop.create_session("s1")
+    session.add_decision("First")
+    stores.laptop.push(stores.address)
+    session.add_decision("Second")
+    again = stores.laptop_again()
+    before = replication.append_entries
+    monkeypatch.setattr(replication, "append_entries", _then(before, lambda: again.push(stores.address, ["s1"], hand_over=True)))  # fmt: skip
+    assert stores.statuses(stores.laptop.push(stores.address, ["s1"])) == {"s1": "refused"}
+    assert stores.shared_again().session("s1").add_decision("Third").id == "DEC-0003"
+
+
+def _then(work: Callable[..., Any], more: Callable[[], object]) -> Callable[..., Any]:
+    """Do `work`, then once something else."""
+    left = [more]
+
+    def both(*args: Any, **named: Any) -> Any:
+        result = work(*args, **named)
+        if left:
+            left.pop()()
+        return result
+
+    return both
 
 
 def test_another_store_cannot_push_the_same_session(stores: Stores) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,9 @@ ATTACKS = [
     "DELETE FROM {schema}.audit",
     "UPDATE {schema}.audit SET line = ''",
     "INSERT INTO {schema}.audit (line, role) VALUES ('x', 'smp')",
+    "INSERT INTO {schema}.audit (position, line) OVERRIDING SYSTEM VALUE VALUES (9223372036854775807, 'x')",
+    "INSERT INTO {schema}.session (number, id, project, info, seq, numbers) OVERRIDING SYSTEM VALUE VALUES (99, 'x', 'a', '{}', 0, '{}')",
+    "DELETE FROM {schema}.session WHERE id = 'a-eve'",
     "TRUNCATE {schema}.entry",
     "SELECT {schema}.allow(session_user, 'server')",
     "SELECT {schema}.allow(session_user, 'writer', NULL)",
@@ -275,13 +279,28 @@ def test_writer_of_a_project_is_refused_with_sql(shared: Rights, statement: str)
     assert SECRET in str(shared.sql("SELECT line FROM {schema}.entry WHERE session = 3"))
 
 
+def test_role_cannot_leave_entries_for_the_next_session_of_somebody_else(rights: Rights) -> None:
+    run = rights.connect(rights.allow("writer", "a"))
+    for statement in (
+        "INSERT INTO {schema}.session (number, id, project, info, seq, numbers) OVERRIDING SYSTEM VALUE VALUES (5, 'x', 'a', '{}', 0, '{}')",
+        "INSERT INTO {schema}.entry (session, start, id, line) SELECT 5, start, id, line FROM {schema}.entry WHERE session = 1",
+        "DELETE FROM {schema}.session WHERE id = 'x'",
+    ):
+        with suppress(psycopg.Error):
+            run(statement)
+    with smp_memory.open(rights.owner) as memory:
+        session = memory.create_session("b-new", project="b")
+        assert rights.sql("SELECT number FROM {schema}.session WHERE id = 'b-new'") == [(5,)]
+        assert not session.records()
+        session.add_decision("The first one")
+
+
 SILENT = [
     "UPDATE {schema}.session SET project = 'a' WHERE id = 'b-bob'",
     "UPDATE {schema}.session SET seq = 0 WHERE project = 'b'",
     "UPDATE {schema}.entry SET line = 'x' WHERE session = 3",
     "UPDATE {schema}.entry SET session = 1, start = 99999 WHERE session = 3",
     "DELETE FROM {schema}.entry WHERE session >= 3",
-    "DELETE FROM {schema}.session WHERE number >= 3",
     "SELECT {schema}.append(3, 2, 3, 9, '{}', 999999, false, '999', 'DEC-0099', 'x', '1000')",
     "SET smp.project = 'b'; UPDATE {schema}.session SET seq = 0",
     "SELECT number FROM {schema}.session WHERE number >= 3 FOR UPDATE",

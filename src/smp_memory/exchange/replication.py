@@ -208,7 +208,7 @@ class _Exchange:
         self._apply(storage, difference)
         mark = self._mark(carried)
         if known != mark or not _is_same_metadata(carried.info, copy.info):
-            storage.update_info(lambda info: _take_over_metadata(info, carried.info, mark))
+            storage.update_info(lambda info: _take_over_metadata(info, carried.info, known, mark))
             self.done.status = SENT
 
     def _apply(self, storage: SessionStore, difference: Difference) -> None:
@@ -261,12 +261,15 @@ class _Exchange:
         if is_begun and self._mark_there() is None:
             raise _Stop(WRITTEN_THERE, f"{self.target.root} writes it")
         if not is_begun:
+            if mark is not None:
+                raise _Stop(REFUSED, f"{mark['address']} writes it, so only that store can hand it over; if it is lost, unset {COPY_OF} of the session in {self.source.root}")  # fmt: skip
             self._send((carried, mark))
             origin = {**self._mark(carried), "store": identity(self.target), "address": address_for_people(self.target)}
-            self.source.session(self.name).update_info(lambda info: _set_mark(info, origin))
+            self.source.session(self.name).update_info(lambda info: _set_mark(info, None, origin))
             carried, _ = self._read()  # what was written meanwhile
         self._send((carried, None))
-        self.target.session(self.name).update_info(lambda info: _set_mark(info, None))
+        here = {"store": identity(self.source)}
+        self.target.session(self.name).update_info(lambda info: _set_mark(info, here, None))
         self.done.status = SENT
 
     def _mark_there(self) -> Any:
@@ -319,8 +322,11 @@ def _take_mark(info: SessionInfo) -> Any:
     return mark if BY_PATH[COPY_OF].check.accepts(mark) else None
 
 
-def _set_mark(info: SessionInfo, mark: dict[str, Any] | None) -> None:
-    _take_mark(info)
+def _set_mark(info: SessionInfo, known: Any, mark: dict[str, Any] | None) -> None:
+    """Replace the mark that was known. Somebody may have made another store the writing side since it was read."""
+    found = _take_mark(info)
+    if (found and found["store"]) != (known and known["store"]):
+        raise _Stop(REFUSED, "another exchange changed meanwhile which store writes it; run it again")
     if mark is not None:
         info.config[COPY_OF] = mark
 
@@ -329,7 +335,8 @@ def _is_same_metadata(info: SessionInfo, other: SessionInfo) -> bool:
     return all(getattr(info, name) == getattr(other, name) for name in (*_CARRIED, "config"))
 
 
-def _take_over_metadata(info: SessionInfo, origin: SessionInfo, mark: dict[str, Any]) -> None:
+def _take_over_metadata(info: SessionInfo, origin: SessionInfo, known: Any, mark: dict[str, Any]) -> None:
+    _set_mark(info, known, None)
     for name in _CARRIED:
         setattr(info, name, copied(getattr(origin, name)))
     info.config = {**copied(origin.config), COPY_OF: mark}

@@ -187,7 +187,9 @@ class FullTextIndex:
         ):
             return
         self._leave()
-        index = self.feed.caught_up(None if sessions is None else list(sessions))
+        # It is known from here on, so that one which another process removes meanwhile is left; it covers nothing before `_enter`.
+        index = self._index = self.feed.caught_up(None if sessions is None else list(sessions))
+        self._sessions = set()
         self._find_echoes(index, MOST_AT_AN_ANSWER)
         if by_meaning:
             self.feed.add_vectors(index)

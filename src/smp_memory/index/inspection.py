@@ -11,8 +11,7 @@ contains none of these memories; the others, whose term dictionaries and posting
 Memories that stay but were in such a segment are marked, so that the next query indexes them again.
 Guarantees: the copy contains no byte of the erased memories, their earlier states included. The old index stays in
 place until the copy is complete; then all processes move on to the copy. If anything is not as expected (another
-process is changing the index, the engine's files have another form) the result is False, and the
-caller deletes the index. Vectors of memories that stay are copied one by one; an earlier vector of a memory is not.
+process is changing the index, the engine's files have another form) the index is deleted. Vectors of memories that stay are copied one by one; an earlier vector of a memory is not.
 """
 
 from __future__ import annotations
@@ -29,9 +28,10 @@ from zlib import crc32
 from smp_memory.index import unindexed
 from smp_memory.index.embeddings import VECTORS_PREFIX, vector_widths
 from smp_memory.index.engine import TantivyEngine
-from smp_memory.index.index import current_folder, discard
+from smp_memory.index.index import current_folder, discard, discard_all
 from smp_memory.index.rows import (
     COLUMNS,
+    CURSOR,
     POSITION_BITS,
     PROBLEMS,
     TABLES_OF_A_MEMORY,
@@ -233,8 +233,18 @@ _REMOVALS = 50  # attempts to remove a folder
 _INDEX_AGAIN = -1  # as the digest of a memory's terms
 
 
-def scrub(base: str, erased: Erased) -> bool:
-    """Erase memories (ids by session; None: the whole session) from the index below `base`. False: the index must be deleted."""
+def erase_from_index(base: str, erased: Erased) -> str:
+    """Erase memories (ids by session; None: the whole session) from the index below `base`; returns "rewritten", "removed", or "" if there was none."""
+    if not os.path.isdir(base):
+        return ""
+    if any(ids is None or ids for ids in erased.values()) and _scrub(base, erased):
+        return "rewritten"
+    discard_all(base)
+    return "removed"
+
+
+def _scrub(base: str, erased: Erased) -> bool:
+    """Replace the index by a clean copy. False: the index must be deleted."""
     copy_folder = os.path.join(base, f"making-{os.urandom(4).hex()}")
     try:
         folder = current_folder(base)
@@ -356,6 +366,7 @@ def _copy_clean_segments(rows: Rows, old: str, new: str, docs: set[int]) -> None
     rows.do_many("UPDATE memory SET digest = ? WHERE doc = ?", [(_INDEX_AGAIN, doc) for doc in again])
     numbers = {doc >> POSITION_BITS for doc in again}
     rows.do_many("UPDATE session SET files = '{}', stats = x'' WHERE no = ?", [(number,) for number in sorted(numbers)])
+    rows.do("DELETE FROM meta WHERE key = ?", (CURSOR,))  # no change of these sessions will be told
     rows.do("DELETE FROM gone")
     share = len(kept_docs) / max(int(rows.meta("token_docs", 0)), 1)
     rows.set_meta("tokens", int(int(rows.meta("tokens", 0)) * min(share, 1.0)))

@@ -29,6 +29,7 @@ VERSION = 11
 POSITION_BITS, AUTHOR_SHIFT = 24, 26  # of a doc, and of the author in `facts`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
+CURSOR = "feed"  # key in `meta`: what a source that tells changes has told; without it, all sessions are compared
 LISTED = "listed"  # key in `meta`: identity of the sessions' folder when the index had all sessions in it
 _LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
 

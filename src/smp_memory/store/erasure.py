@@ -2,7 +2,7 @@
 
     under the store's lock        each session: its files in one plan (`store.session_edits`), also archived and deleted
                                   ones, which stay so (`store.inactive_sessions`)
-    then, each repeatable         derived data: the index (`index.inspection.scrub`), the access log, reasons in the audit log
+    then, each repeatable         derived data: the index (`index.inspection`), the access log, reasons in the audit log
     then                          digests outside of the store that SMP wrote are written again
     then                          every file is scanned for pieces of the text (`store.session_edits`)
 
@@ -29,8 +29,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, COLD_FILE, OVERVIEW_FILES, OVERVIEWS, QUARANTINE
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import ERASING
-from smp_memory.index.index import discard_all
-from smp_memory.index.inspection import scrub
+from smp_memory.index.inspection import erase_from_index
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.entry import Entry
 from smp_memory.model.ids import check
@@ -303,12 +302,7 @@ def clean_index(store: FileStore, targets: Mapping[str, list[str] | None]) -> st
     base = indexer.folder
     with indexer.feed.mutex:
         indexer.close()
-        if not store.state.on_disk or not os.path.isdir(base):
-            return ""
-        if any(ids is None or ids for ids in targets.values()) and scrub(base, targets):
-            return "rewritten"
-        discard_all(base)
-        return "removed"
+        return erase_from_index(base, targets) if store.state.on_disk else ""
 
 
 # -- after a crash

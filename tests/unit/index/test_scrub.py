@@ -13,9 +13,10 @@ import pytest
 
 import smp_memory
 from smp_memory.index import inspection, unindexed
+from smp_memory.index.echoes import EchoTable
 from smp_memory.index.engine import TantivyEngine
 from smp_memory.index.index import current_folder
-from smp_memory.index.rows import Rows
+from smp_memory.index.rows import IndexUnusable, Rows
 from smp_memory.memory import Memory
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.testing import FrozenClock
@@ -188,3 +189,23 @@ def test_folder_is_removed_again_if_a_thread_writes_into_it_meanwhile(
     inspection._remove_folder(str(folder))
     assert len(calls) == 2
     assert not folder.exists()
+
+
+def test_index_that_another_process_replaces_while_this_one_looks_for_echoes_is_left(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process has erased something after this one had opened the index, and before it looked for echoes."""
+    before = EchoTable.catch_up
+    calls = []
+
+    def fail_once(table: EchoTable, *args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 1:
+            raise IndexUnusable("Failed to open the directory")
+        before(table, *args)
+
+    monkeypatch.setattr(EchoTable, "catch_up", fail_once)
+    memory.session("s0").add_turn("user", "Which harbour?")
+    memory.session("s0").erase("DEC-0001")
+    assert memory.session("s0").find("DEC-0001") is None
+    assert len(calls) > 1

@@ -1,20 +1,20 @@
 """Erase memories from a store in PostgreSQL: rows in any state and segment, quotes in summaries, this user's index and logs.
 
 Guarantees: rows, quotes and the note in the audit log change in one transaction. Then the server is told to forget the deleted rows: a small table is
-rewritten at once, a large one is vacuumed, if the table is free within the time for locks. All rows are searched for pieces of the text.
+rewritten at once, a large one is vacuumed, if the table is free and no older transaction sees the rows within the time for locks; else the receipt says so. All rows are searched for pieces of the text.
 Non-guarantees: the write-ahead log, replicas and backups are beyond this process; the receipt says so. The index of another user drops the memories when
 it next catches up.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import LockTimeout, NotAllowed, SMPError
-from smp_memory.index.inspection import scrub
+from smp_memory.index.inspection import erase_from_index
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
@@ -24,7 +24,7 @@ from smp_memory.store.postgres.tables import EntryRows, encode_entry
 from smp_memory.store.session_edits import pieces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from psycopg import Connection
     from psycopg.errors import Diagnostic
@@ -40,6 +40,7 @@ _BEYOND_REACH = (
 )
 _VACUUM_FULL_BYTES = 64 << 20  # a table up to this size is rewritten within a second
 _LOCKED, _RETRY_SECONDS = "55P03", 0.05  # the code of the server's warning, and when to try again
+_STILL_SEEN = re.compile(r"(\d+) dead row versions cannot be removed|(\d+) are dead but not yet removable")
 _LIVING = "(state IN ('live', 'archived') OR state = 'deleted')"
 
 
@@ -71,10 +72,11 @@ class Erasure:
             PurgeNotes(state, session).forget(names)
         with indexer.feed.mutex:
             indexer.close()
-            wanted: Mapping[str, list[str] | None] = dict(self._targets)
-            if os.path.isdir(indexer.folder) and scrub(indexer.folder, wanted):
-                self._receipt.rewritten.append("index")
-        self._receipt.pending += clean_table(self._tables)
+            changed = erase_from_index(indexer.folder, dict(self._targets))
+            (self._receipt.rewritten if changed == "rewritten" else self._receipt.removed).extend(
+                ["index"] * bool(changed)
+            )
+        self._receipt.pending += clean_tables(self._tables, "entry", "audit")
         self._receipt.beyond_reach.insert(0, _BEYOND_REACH)
         try:
             self._receipt.bytes_after = self._tables.run(partial(table_bytes, self._tables))
@@ -154,48 +156,58 @@ class Erasure:
             self._receipt.elsewhere += sorted({row[0] for row in self._tables.rows(query, patterns)})
 
 
-def clean_table(tables: Tables) -> list[str]:
-    """Let the server forget deleted rows: at once if the table is small; returns what is left to be done."""
-    try:
-        is_small = tables.run(partial(table_bytes, tables)) <= _VACUUM_FULL_BYTES
-        _vacuum_unlocked(tables, f"VACUUM ({'FULL, ' if is_small else ''}SKIP_LOCKED) {{schema}}.entry")
-    except SMPError as error:
-        return [f"the server keeps deleted rows until it next vacuums the table ({error.message})"]
-    what = "the freed places in the table are overwritten in time; `VACUUM FULL` of it by its owner does it at once"
-    return [] if is_small else [what]
+def clean_tables(tables: Tables, *names: str) -> list[str]:
+    """Let the server forget deleted rows and earlier states of rows: at once in small tables; returns what is left to be done."""
+    kept, why, large = [], "", []
+    for table in names:
+        try:
+            is_small = tables.run(partial(table_bytes, tables, table=table)) <= _VACUUM_FULL_BYTES
+            options = "VERBOSE, SKIP_LOCKED" + (", FULL" if is_small else "")
+            _vacuum_unlocked(tables, f"VACUUM ({options}) {{schema}}.{table}")
+            large += [] if is_small else [table]
+        except SMPError as error:
+            kept, why = [*kept, table], error.message
+    left = f"the server keeps deleted rows until it next vacuums the tables {', '.join(kept)} ({why})"
+    over = f"the freed places in the tables {', '.join(large)} are overwritten in time; `VACUUM FULL` by their owner does it at once"
+    return [left] * bool(kept) + [over] * bool(large)
 
 
 def _vacuum_unlocked(tables: Tables, statement: str) -> None:
     """Vacuum a table as soon as nobody uses it. A server that waits for it would let all others wait, too."""
-    until = time.monotonic() + tables.config.lock_timeout_seconds
+    until, pause = time.monotonic() + tables.config.lock_timeout_seconds, _RETRY_SECONDS
     while True:
         try:
             return tables.run(partial(_vacuum, statement=tables.sql(statement)))
         except LockTimeout:
             if time.monotonic() > until:
                 raise
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)
 
 
 def _vacuum(connection: Connection, statement: str) -> None:
-    """Vacuum a table. The server skips one that is locked or of another owner with a warning only; that is an error here."""
-    warnings: list[SMPError] = []
+    """Vacuum a table. The server only says that it skipped one that is locked or of another owner, or that it kept rows; that is an error here."""
+    errors: list[SMPError] = []
 
     def note(given: Diagnostic) -> None:
-        kind = LockTimeout if given.sqlstate == _LOCKED else NotAllowed
-        warnings.append(kind(str(given.message_primary)))
+        text = f"{given.message_primary} {given.message_detail or ''}"
+        if given.severity_nonlocalized == "WARNING":
+            kind = LockTimeout if given.sqlstate == _LOCKED else NotAllowed
+            errors.append(kind(str(given.message_primary)))
+        elif any(number != "0" for each in _STILL_SEEN.findall(text) for number in each if number):
+            errors.append(LockTimeout("an older transaction may still read them"))
 
     connection.add_notice_handler(note)
     try:
         connection.execute(statement)
     finally:
         connection.remove_notice_handler(note)
-    if warnings:
-        raise warnings[0]
+    if errors:
+        raise errors[0]
 
 
-def table_bytes(tables: Tables, connection: Connection) -> int:
-    row = connection.execute(tables.sql("SELECT pg_total_relation_size('{schema}.entry'::regclass)")).fetchone()
+def table_bytes(tables: Tables, connection: Connection, table: str = "entry") -> int:
+    row = connection.execute(tables.sql(f"SELECT pg_total_relation_size('{{schema}}.{table}'::regclass)")).fetchone()
     return int(row[0]) if row is not None else 0
 
 

@@ -15,7 +15,7 @@ import time
 
 from smp_memory.errors import Busy, SMPError
 from smp_memory.index.index import save_problems
-from smp_memory.index.rows import IndexBusy
+from smp_memory.index.rows import CURSOR, IndexBusy
 from smp_memory.index.session_updates import (
     index_appended,
     index_in_chunks,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str, int], None] | None
 
-_CURSOR, AS_OF = "feed", "as_of"  # keys in the index's table `meta`: what was read, and the time of the last catch-up
+AS_OF = "as_of"  # key in the index's table `meta`: the time of the last catch-up
 _ENTRIES = "entries"  # the only "file" of an indexed session
 _DUPLICATES = "~"  # as the places of memories of a session in which an id was allocated twice
 _CHUNK_BYTES = 4 << 20  # of the sessions that are read by one statement
@@ -76,7 +76,7 @@ class PostgresSource:
         if not self._is_prepared:
             index.rows.do("PRAGMA secure_delete = ON")  # what was erased on the server is overwritten here, too
             self._is_prepared = True
-        cursor = index.rows.meta(_CURSOR, NO_CURSOR)
+        cursor = index.rows.meta(CURSOR, NO_CURSOR)
         changes = changes_since(self._tables, cursor)
         if not changes.is_complete and _hides_some(index, changes):
             changes = changes_since(self._tables, NO_CURSOR)
@@ -221,7 +221,7 @@ class _CatchUp:
     def _stale(self, changes: Changes, cursor: str) -> Iterator[FedSession]:
         """The sessions to index. Between two of them the transaction may be committed and another one begun."""
         index = self._index
-        saved = index.rows.meta(_CURSOR, NO_CURSOR)
+        saved = index.rows.meta(CURSOR, NO_CURSOR)
         if saved != cursor:  # another process caught up meanwhile
             changes = changes_since(self._tables, NO_CURSOR if changes.is_complete else saved)
         self._has_other_past = changes.is_complete
@@ -241,13 +241,13 @@ class _CatchUp:
                 self.left = sum(not _is_indexed(index, each) for each in wanted)
                 break
         if len(wanted) == len(others) and not self.left:
-            index.rows.set_meta(_CURSOR, changes.cursor)
+            index.rows.set_meta(CURSOR, changes.cursor)
             index.rows.set_meta(AS_OF, time.time())
 
     def _read_in_chunks(self, sessions: list[FedSession]) -> Iterator[FedSession]:
         for chunk in _chunks(sessions):
             # So that a process that asked before this chunk was read asks again before it changes anything.
-            self._index.rows.set_meta(_CURSOR, json.dumps([f"until {time.time_ns()}", "1:1:"]))
+            self._index.rows.set_meta(CURSOR, json.dumps([f"until {time.time_ns()}", "1:1:"]))
             # Another process may have indexed some meanwhile.
             missing = [each for each in chunk if not _is_indexed(self._index, each)]
             yield from read_sessions(self._tables, [self._from(each) for each in missing])

@@ -25,7 +25,7 @@ from smp_memory.model.history import IdAllocator, SessionHistory
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED, SessionHead
 from smp_memory.model.times import to_moment
 from smp_memory.privacy.audit import Audit, decoded
-from smp_memory.store.postgres.erasure import Erasure, clean_table
+from smp_memory.store.postgres.erasure import Erasure, clean_tables
 from smp_memory.store.postgres.feed import PostgresSource
 from smp_memory.store.postgres.postgres_session import PostgresSession
 from smp_memory.store.postgres.server_check import ServerCheck
@@ -253,7 +253,7 @@ class PostgresStore:
             self.indexer.close()
             if os.path.isdir(self.indexer.folder):
                 discard_all(self.indexer.folder)
-        clean_table(self.tables)
+        clean_tables(self.tables, "entry", "session")
 
     # -- search
 

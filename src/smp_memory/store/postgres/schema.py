@@ -11,6 +11,7 @@ Rights: the owner of the tables sees everything, so no agent logs in as the owne
     SELECT smp.allow('build_agents', 'writer', project => 'shop')       -- 'reader', 'writer', or 'server': also tokens of clients
 
 A role sees the sessions of the projects and people that it was allowed, and no others; settings, migrations and VACUUM are the owner's.
+No role chooses the number of a session or removes its row: entries belong to a number, and would be found in the next session that has it.
 Row-level security decides by the login role, so a pooler must not log in as somebody else. What it does not hide: whether an id of a
 session is taken, and how large the tables are. Whoever may write with SQL can lock the tables and write false entries into their own sessions.
 
@@ -126,7 +127,6 @@ ALTER TABLE {{schema}}.audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY reading ON {{schema}}.session FOR SELECT USING {_MAY_READ};
 CREATE POLICY adding ON {{schema}}.session FOR INSERT WITH CHECK {_MAY_WRITE};
 CREATE POLICY changing ON {{schema}}.session FOR UPDATE USING {_MAY_WRITE} WITH CHECK {_MAY_WRITE};
-CREATE POLICY removing ON {{schema}}.session FOR DELETE USING {_MAY_WRITE};
 CREATE POLICY reading ON {{schema}}.entry FOR SELECT USING (EXISTS (SELECT FROM {{schema}}.session WHERE number = session));
 CREATE POLICY adding ON {{schema}}.entry FOR INSERT WITH CHECK ({_MAY_WRITE_ENTRY});
 CREATE POLICY changing ON {{schema}}.entry FOR UPDATE USING ({_MAY_WRITE_ENTRY}) WITH CHECK ({_MAY_WRITE_ENTRY});
@@ -152,8 +152,9 @@ BEGIN
     GRANT {schema}_writer TO {schema}_server;
     GRANT USAGE ON SCHEMA {schema} TO {schema}_reader;
     GRANT SELECT ON {schema}.meta, {schema}.session, {schema}.entry, {schema}.audit TO {schema}_reader;
-    GRANT INSERT ON {schema}.audit TO {schema}_reader;
-    GRANT INSERT, UPDATE, DELETE ON {schema}.session, {schema}.entry TO {schema}_writer;
+    GRANT INSERT (line) ON {schema}.audit TO {schema}_reader;
+    GRANT INSERT (id, state, project, person, info, seq, numbers, ending, written), UPDATE ON {schema}.session TO {schema}_writer;
+    GRANT INSERT, UPDATE, DELETE ON {schema}.entry TO {schema}_writer;
     GRANT USAGE ON SEQUENCE {schema}.moves TO {schema}_writer;
     GRANT SELECT, INSERT, DELETE ON {schema}.token TO {schema}_server;
     EXECUTE format('GRANT %I TO %I', '{schema}_' || kind, role);
