@@ -124,7 +124,8 @@ class _Link:
         self.close()
 
     def deliver(self) -> bytes:
-        self._server.sendall(self.late)
+        with suppress(OSError):  # the server ended the connection meanwhile
+            self._server.sendall(self.late)
         answer = self._answer.get(timeout=60)
         self.close()
         self.late = b""

@@ -76,8 +76,8 @@ def is_named(root: str, environ: Mapping[str, str]) -> bool:
 
 
 def folder_of_store(root: str) -> str:
-    """The name of the folder that a store is in, if it is in one of its places there; else empty."""
-    for place in PLACES:
+    """The name of the folder that a store is in, if it is in one of its places there; else empty, as for an address."""
+    for place in PLACES if not ids.scheme_of(root) else ():
         if root.endswith(os.sep + place.replace("/", os.sep)):
             return os.path.basename(root[: -len(place) - 1])
     return ""

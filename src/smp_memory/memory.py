@@ -751,13 +751,17 @@ class Memory:
         *,
         hand_over: bool = False,
         take_over: bool = False,
+        forget: bool = False,
         progress: Callable[[int, int, str], None] | None = None,
     ) -> ExchangeReport:
         """Send sessions to the store at an address, or all that this store writes; without an address what waits in the outbox.
 
         There they are copies that only this store changes. If it cannot be reached, they wait in the outbox. `hand_over` makes the other
-        store the writing side, `take_over` this one, whoever was it before; see docs/scale.md.
+        store the writing side, `take_over` this one, whoever was it before; `forget` takes what waits for the address out of the
+        outbox and sends nothing. See docs/scale.md.
         """
+        if forget:
+            return exchange.outbox.forget(self._store, address)
         if address is not None and (hand_over or take_over):
             return self._send(address, sessions, progress, hand_over=hand_over, take_over=take_over)
         return exchange.outbox.push(self._store, lambda to, names: self._send(to, names, progress), address, sessions)

@@ -80,7 +80,7 @@ class Content:
 class NaiveStore:
     """A dict of sessions in one file."""
 
-    files, layout_name = None, NAME
+    files, layout_name, uid = None, NAME, ""
 
     def __init__(self, root: str, path: str, config: Config, admit: Callable[..., None]) -> None:
         self.root, self.path, self.config, self.admit = root, path, config, admit

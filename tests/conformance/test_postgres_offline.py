@@ -52,6 +52,12 @@ def test_error_says_what_is_wrong_and_offers_the_index(address: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_status_is_answered_by_the_index(address: str) -> None:
+    done = smp(address, "status", SMP_OFFLINE="1")
+    assert "1 session" in done.stdout
+    assert "given twice" not in done.stdout
+
+
 def test_index_is_not_offered_if_there_is_none(postgres: Server) -> None:
     address = postgres.new_schema_address()
     postgres.stop()

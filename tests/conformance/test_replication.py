@@ -534,3 +534,37 @@ def test_copy_with_a_damaged_mark_is_not_written(places: Places) -> None:
     assert stores.statuses(stores.laptop.push(stores.address, ["s1"], take_over=True)) == {"s1": "sent"}
     with pytest.raises(NotAllowed):
         stores.shared_again().session("s1").add_decision("Not here")
+
+
+def test_database_is_the_same_store_under_another_address(places: Places) -> None:
+    """Options of a connection, such as sslmode, are part of the address and not of the store."""
+    address = places.address(POSTGRES, "shared")
+    with smp_memory.open(address) as shared:
+        shared.create_session("theirs").add_decision("Use OAuth")
+    with places.open("jsonl", "laptop") as laptop:
+        laptop.create_session("mine").add_decision("Use TLS")
+        for each in (address, f"{address}&sslmode=prefer", f"{address}&application_name=other"):
+            assert laptop.pull(each, ["theirs"]).is_complete
+            assert laptop.push(each, ["mine"]).is_complete
+
+
+def test_waiting_sessions_can_be_given_up(places: Places) -> None:
+    with places.open("jsonl", "laptop") as laptop:
+        laptop.create_session("mine").add_decision("Use TLS")
+        gone = "postgresql://nobody@127.0.0.1:1/gone"
+        assert [each.status for each in laptop.push(gone, ["mine"]).sessions] == ["queued"]
+        assert [each.session for each in laptop.push(gone, forget=True).sessions] == ["mine"]
+        assert Outbox(laptop.store.state).waiting() == {}
+        assert laptop.push().sessions == []
+
+
+def test_session_that_was_deleted_here_comes_back_by_taking_it_over(places: Places) -> None:
+    with places.open("jsonl", "shared") as shared:
+        shared.create_session("theirs").add_decision("Use OAuth")
+    with places.open("jsonl", "laptop") as laptop:
+        address = places.address("jsonl", "shared")
+        assert laptop.pull(address).is_complete
+        laptop.delete_session("theirs")
+        assert not laptop.pull(address, ["theirs"]).is_complete
+        assert laptop.pull(address, ["theirs"], take_over=True).is_complete
+        assert laptop.session("theirs").add_decision("Mine now").id == "DEC-0002"

@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import random
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ OF_STORE: dict[str, Do] = {
     "close": lambda memory: memory.close(),
     "context": lambda memory: memory.context("ada", task="login", session="s"),
     "convert": lambda memory: memory.convert("single"),
+    "copy_to": lambda memory: memory.copy_to(":memory:"),
     "create_session": lambda memory: memory.create_session("new"),
     "decay_curve": lambda memory: memory.decay_curve("s/DEC-0001"),
     "delete": lambda memory: memory.delete(text="login"),
@@ -77,9 +79,11 @@ OF_STORE: dict[str, Do] = {
     "preview": lambda memory: memory.preview("ada", task="login", session="s"),
     "priority": lambda memory: memory.priority("s/DEC-0001"),
     "proposals": lambda memory: memory.proposals(),
+    "pull": lambda memory: memory.pull(elsewhere()),
     "purge": lambda memory: memory.purge(older_than=0),
     "purge_session": lambda memory: memory.purge_session("trashed"),
     "opened_session": lambda memory: memory.opened_session("s"),
+    "push": lambda memory: memory.push(elsewhere()),
     "query": lambda memory: memory.query("login", include_archived=True),
     "redact": lambda memory: memory.redact(),
     "reindex": lambda memory: memory.reindex(),
@@ -182,6 +186,15 @@ def test_every_public_method_is_swept() -> None:
     for kind, swept in ((Memory, OF_STORE), (SessionMemory, OF_SESSION)):
         public = {name for name in dir(kind) if not name.startswith("_")}
         assert public - NO_DISK == set(swept), kind
+
+
+@functools.cache
+def elsewhere() -> str:
+    """Another store, on a disk without faults."""
+    root = os.path.join(tempfile.mkdtemp(dir=os.environ["SMP_STATE_DIR"]), "store")
+    with smp_memory.open(root) as memory:
+        memory.create_session("theirs").add_decision("from elsewhere")
+    return root
 
 
 @functools.cache

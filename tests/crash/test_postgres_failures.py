@@ -191,7 +191,7 @@ def test_unknown_outcome_is_said_and_the_idempotency_key_resolves_it(writer: Wri
 
 def test_connection_that_is_cut_again_and_again_gives_an_error_or_one_copy(writer: Writer) -> None:
     """After the second cut, the write was reported as failed although it was stored."""
-    for number in range(depth(20, 200)):
+    for number in range(depth(10, 200)):
         hows = random.Random(number).choices([NEVER_SENT, NO_ANSWER, HALF_ANSWER], k=1 + number % 6)
         writer.proxy.cut(".append(" if number % 2 else COMMIT, *hows)
         writer.direct.session("s1").add_decision("others")
@@ -338,6 +338,7 @@ def test_server_killed_again_and_again_loses_nothing_acknowledged(postgres: Serv
 
 def test_terminated_backends_lose_nothing(postgres: Server) -> None:
     load = Load(postgres.new_schema_address(), processes=2, writes=depth(60, 600))
+    load.wait_for(1)
     while load.is_running():
         postgres.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'smp' AND random() < 0.2"
@@ -419,7 +420,7 @@ def test_replica_promoted_under_load_without_synchronous_replication_holds_nothi
     load = Load(either(own, replica, "smp"), processes=3, writes=depth(50, 400))
     load.wait_for(load.expected // 3)
     replica.stop()  # falls behind for sure
-    load.wait_for(load.expected // 2)
+    load.wait_for(load.acknowledged() + 20)
     own.kill()
     replica.start()
     replica.promote()
@@ -532,13 +533,25 @@ def test_clients_that_are_cut_off_lose_nothing_and_double_nothing(postgres: Serv
     quick = "?tcp_user_timeout=700&keepalives_idle=1&keepalives_interval=1&keepalives_count=1&connect_timeout=2"
     through = proxy.endpoint.address() + quick + "&schema=" + address.rpartition("schema=")[2]
     load = Load(address, processes=3, writes=depth(60, 300), through=through, within=network.within)
-    for cut in range(1, depth(2, 8) + 1):
-        load.wait_for(load.expected * cut // depth(4, 10))
+    for cut in range(1, depth(1, 8) + 1):
+        load.wait_for(load.expected * cut // depth(3, 10))
         network.set("down")
         time.sleep(2.5)
         network.set("up")
     report(load.check())
     proxy.close()
+
+
+@pytest.mark.slow
+def test_writer_that_is_cut_off_frees_the_row_and_its_late_commit_has_no_effect(writer: Writer) -> None:
+    writer.be_overtaken()
+    writer.proxy.cut(COMMIT, LATE)
+    with pytest.raises(DurabilityUnknown):
+        writer.session.add_decision("cut")
+    with smp_memory.open(writer.address, config={"concurrency": {"lock_timeout_ms": 60_000}}) as patient:
+        patient.session("s1").add_decision("the row is free")
+    writer.proxy.deliver()
+    assert writer.stored() == Counter(["first", "mine", "others", "the row is free"])
 
 
 def test_server_ends_the_transaction_of_a_silent_process(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ def test_convert_names_what_differs(cli: Terminal, tmp_path: Path) -> None:
 def test_push_pull_and_conflicts_are_told(cli: Terminal, tmp_path: Path) -> None:
     assert "review: 1 entry sent" in cli.ok("push", "shared")
     assert "review: nothing new" in cli.ok("push", "review", "shared")
+    assert "The address comes last" in cli.fails(2, "push", "postgresql://db.example/memory", "review")
     assert "is a copy" in cli.fails(15, "--root", "shared", "add", "decision", "Not here", "--session", "review")
     with shared(tmp_path) as memory:
         memory.create_session("theirs").add_finding("No rate limit")

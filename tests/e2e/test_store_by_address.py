@@ -100,6 +100,14 @@ def test_store_is_created_and_used_from_the_command_line(installed: Installed) -
     assert installed.data("maintain")
 
 
+def test_store_is_created_by_an_address_in_the_place_of_a_folder(installed: Installed) -> None:
+    for other in ("", str(installed.folder / "elsewhere")):
+        installed.environment["SMP_ROOT"] = other
+        said = installed.data("init", installed.address)
+        assert (said["root"], said["created"]) == (installed.address, not other)
+    assert list(installed.folder.iterdir()) == []
+
+
 def test_status_shows_the_store(filled: Installed) -> None:
     for words in (["status"], []):
         said = filled.run(*words)
@@ -178,6 +186,21 @@ def test_hooks_recall_and_record(filled: Installed) -> None:
         assert [record.text for session in recorded for record in session.records()] == [prompt]
         assert not memory.store.state.has("hooks.log")
     assert "Another host: last call" in filled.run("status")
+
+
+def test_hooks_of_a_database_named_memory_name_the_project_after_the_folder(tmp_path: Path) -> None:
+    register_backend(NAME, open_naive)
+    installed = Installed(tmp_path, f"{NAME}://{tmp_path / 'memory'}")  # ends as the place of a store in a project
+    with smp_memory.open(installed.address) as memory:
+        memory.create_session("other", project="other").add_decision(DECISION)
+    assert DECISION not in installed.hook("UserPromptSubmit", prompt="Which database for the orders?", prompt_id="p1")
+    with smp_memory.open(installed.address) as memory:
+        assert {session.info.project for session in memory.sessions()} == {"other", "project"}
+
+
+def test_install_does_not_ask_for_a_store_if_an_address_names_one(filled: Installed) -> None:
+    words = ("--root", filled.address, "install", "claude-code", "--yes")
+    assert "no store here" not in filled.run(*words, SMP_ROOT="")
 
 
 def test_installed_hosts_name_the_store(filled: Installed) -> None:

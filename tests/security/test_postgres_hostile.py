@@ -227,7 +227,7 @@ def test_hostile_ids_of_sessions_reach_no_path_and_no_terminal(
         assert not any(char in out + err for char in "\x1b\x07")
 
 
-SETTINGS = ["", "x", "[]", DEEP, '{"hooks": {"record": "x"}}', '{"search": {"embedding": "os:system"}}', '{"nosuch": 1}', '{"format": 99}', '{"layout": "log"}', "x" * 3_000_000]  # fmt: skip
+SETTINGS = ["", "x", "[]", DEEP, '{"hooks": {"record": "x"}}', '{"search": {"embedder": "os:system"}}', '{"nosuch": 1}', '{"format": 99}', '{"layout": "log"}', "x" * 3_000_000]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", SETTINGS, ids=lambda given: given[:20])
@@ -325,3 +325,22 @@ def test_line_of_more_than_an_entry_may_have_is_a_problem(victim: Victim) -> Non
     with smp_memory.open(victim.address) as memory:
         assert [record.id for record in memory.session("target").records()] == ["DEC-0001", "FIND-0001"]
         assert [problem.code for problem in memory.session("target").validate().problems] == ["damaged"]
+
+
+def test_error_text_of_the_server_cannot_control_the_terminal(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim.sql(
+        "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE E'\\x1b]0;owned\\x07 no\\n room'; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON {schema}.session FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
+    )
+    monkeypatch.setenv("SMP_ROOT", victim.address)
+    for words in (
+        ["session", "new", "more"],
+        ["session", "new", "more", "--json"],
+        ["session", "new", "more", "--verbose"],
+    ):
+        code, out, err = Terminal(capsys)(*words)
+        assert code
+        assert "owned" in out + err
+        assert not any(char in out + err for char in "\x1b\x07")

@@ -139,6 +139,17 @@ def test_role_without_a_row_in_access_sees_no_session(shared: Rights) -> None:
         assert len(memory.query("shop")) == 0
 
 
+def test_owner_of_a_schema_needs_no_right_to_create_one(postgres: Server) -> None:
+    role, address = f"role_{secrets.token_hex(4)}", postgres.new_schema_address()
+    schema = address.rpartition("schema=")[2]
+    postgres.sql(f"CREATE ROLE {role} LOGIN; CREATE SCHEMA {schema} AUTHORIZATION {role}")
+    with pytest.raises(NotAllowed):
+        smp_memory.open(postgres.address(user=role, schema=f"{schema}_other"))
+    with smp_memory.open(postgres.address(user=role, schema=schema)) as memory:
+        assert memory.create_session("s1").add_decision("Use tea").id == "DEC-0001"
+    postgres.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
 def test_role_without_rights_is_refused_with_a_reason(shared: Rights) -> None:
     role = f"role_{secrets.token_hex(4)}"
     shared.roles.append(role)

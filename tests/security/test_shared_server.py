@@ -358,7 +358,8 @@ def test_tokens_that_cannot_be_read_open_nothing(server: Server) -> None:
     path = state_folder(Path(server.memory.root)) / "tokens.jsonl"
     path.unlink()
     path.mkdir()
-    _wait(lambda: server.post("tools/list", {}).status_code == 401)
+    _wait(lambda: server.post("tools/list", {}).status_code == 503)
+    _wait(lambda: server.page("/sessions", "whole").status_code == 503)
     path.rmdir()
 
 

@@ -61,7 +61,7 @@ class ClientStore:
         self._rights = Rights(store, token)
         self._sessions: WeakValueDictionary[str, ClientSession] = WeakValueDictionary()
         self._index = ClientIndex(store, self._rights)
-        self.root, self.files, self.layout_name = store.root, None, store.layout_name
+        self.root, self.uid, self.files, self.layout_name = store.root, store.uid, None, store.layout_name
         self.audit: Audit = ClientAudit(store.audit, self._rights)
         self.access: Any = ClientAccess(lambda: store.access, self._sees_ref)
         self.session_uses: Any = ClientAccess(lambda: store.session_uses, self._sees_name)

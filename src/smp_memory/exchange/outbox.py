@@ -12,7 +12,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SessionNotFound, SMPError, StorageCorrupt, StoreNotFound
-from smp_memory.exchange.replication import CONFLICT, QUEUED, REFUSED, UNREACHABLE, ExchangeReport, SessionExchange
+from smp_memory.exchange.replication import (
+    CONFLICT,
+    FORGOTTEN,
+    QUEUED,
+    REFUSED,
+    UNREACHABLE,
+    ExchangeReport,
+    SessionExchange,
+)
 from smp_memory.model.ids import new_uid
 from smp_memory.model.session_info import names_of
 
@@ -62,6 +70,14 @@ class Outbox:
             known["reached"] = sorted({*known["reached"], address} if is_reached else known["reached"])
             self._write(known)
 
+    def forget(self, address: str) -> list[str]:
+        """Strike out all that waits for an address, without sending it; returns the sessions."""
+        with self._locked():
+            known = self._read()
+            waiting = list(known["waiting"].pop(address, {}))
+            self._write(known)
+            return waiting
+
     def _locked(self) -> AbstractContextManager[None]:
         return self._state.lock(_LOCK, "the outbox", _WAIT_SECONDS)
 
@@ -98,6 +114,15 @@ def push(store: Store, send: Send, address: str | None, sessions: Iterable[str] 
     for each, waiting in outbox.waiting().items():
         if address in (None, each):
             done += _push_to(store, send, outbox, each, waiting)
+    return ExchangeReport(done)
+
+
+def forget(store: Store, address: str | None) -> ExchangeReport:
+    """Take what waits for an address out of the outbox, without sending it; without an address everything."""
+    outbox, done = Outbox(store.state), list[SessionExchange]()
+    for each in list(outbox.waiting()):
+        if address in (None, each):
+            done += [SessionExchange(name, each, FORGOTTEN, "not sent") for name in outbox.forget(each)]
     return ExchangeReport(done)
 
 

@@ -46,6 +46,7 @@ SENT, EQUAL, WRITTEN_THERE, REFUSED, CONFLICT, QUEUED = (
     *("sent", "equal", "written there"),
     *("refused", "conflict", "queued"),  # these need attention
 )
+FORGOTTEN = "forgotten"  # taken out of the outbox, not sent
 _STORE_ID = "exchange-id"  # in the user's state of a store
 _CARRIED = ("user", "agents", "project", "tags", "context", "status", "other")  # metadata that a copy takes over
 UNREACHABLE = (StoreNotFound, StorageError, Busy)
@@ -115,14 +116,20 @@ def exchange(
     for number, name in enumerate(names, 1):
         if progress is not None:
             progress(number, len(names), name)
-        done.append(_Exchange(source, target, name, take_over, renew_digests).run(hand_over=hand_over))
+        creates_again = take_over or hand_over  # who says which side writes wants it there
+        work = _Exchange(source, target, name, take_over, renew_digests, creates_again=creates_again)
+        done.append(work.run(hand_over=hand_over))
     return ExchangeReport(done)
 
 
 class _Exchange:
     """The exchange of one session."""
 
-    def __init__(self, source: Scope, target: Scope, name: str, take_over: bool, renew_digests: Digests) -> None:
+    def __init__(
+        self, source: Scope, target: Scope, name: str, take_over: bool, renew_digests: Digests, *, creates_again: bool
+    ) -> None:
+        """`creates_again`: also where it was deleted."""
+        self._creates_again = creates_again
         self.scope, self.target_scope, self.name = source, target, name
         self.source, self.target, self._take_over, self._renew = source.store, target.store, take_over, renew_digests
         self.done = SessionExchange(name, target.store.root, EQUAL)
@@ -177,7 +184,7 @@ class _Exchange:
 
     def _refuse_deleted(self, carried: Exported) -> None:
         """A copy that somebody deleted there is not brought back, unless it is asked for."""
-        for head in [] if self._take_over else self.target.sessions(DELETED, id=self.name):
+        for head in [] if self._creates_again else self.target.sessions(DELETED, id=self.name):
             if self.target.session(self.name, DELETED, path=head.path).info().uid == carried.info.uid:
                 raise _Stop(REFUSED, f"it was deleted in {self.target.root}; restore it there, or --take-over creates it again")  # fmt: skip
 
@@ -293,9 +300,9 @@ class _Stop(Exception):
 
 
 def identity(store: Store) -> str:
-    """Who a store is, for its copies: its address, or for a folder a random id in the user's state, which no clone of the folder brings along."""
-    if scheme_of(store.root):
-        return store.root
+    """Who a store is, for its copies: for a folder a random id in the user's state, which no clone of the folder brings along."""
+    if store.uid or scheme_of(store.root):
+        return store.uid or store.root
     try:
         return store.state.read(_STORE_ID).decode("ascii", "replace")
     except FileNotFoundError:

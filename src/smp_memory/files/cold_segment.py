@@ -67,6 +67,8 @@ def encode_line(found: ColdEntry) -> bytes:
 
 def decode_line(line: bytes, path: str = "", number: int = 0, *, only_signed: bool = False) -> ColdEntry | None:
     """The entry of a line; None if it cannot be read."""
+    if b"\n" in line:  # what was left undivided of a member with too many lines
+        return None
     pieces = _CODEC.decode(line + b"\n", 1)
     if len(pieces) != 1 or pieces[0].fields is None or (only_signed and pieces[0].state != SIGNED):
         return None

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from smp_memory.clients.client_store import ClientStore
-from smp_memory.errors import InvalidConfig, SMPError, from_os_error
+from smp_memory.errors import InvalidConfig, NotAllowed, SMPError, from_os_error
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.memory import seen_through
@@ -163,10 +163,17 @@ class Clients:
                     for problem in self._book.problems:
                         telemetry.emit("tokens", telemetry.WARNING, "token_unreadable", f"{log.path}: {problem}.")
                 self._is_readable = True
+            except NotAllowed:  # a database role that may not read tokens serves itself alone, with its own rights
+                self._book, self._size, self._is_readable = TokenBook(), -1, True
             except (OSError, SMPError) as error:
                 self._is_readable, self._size = False, -1
                 telemetry.emit("tokens", telemetry.WARNING, "tokens_unreadable", f"The tokens of clients cannot be read: {error}")  # fmt: skip
             self._read_at = time.monotonic()
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the tokens could be read; without them nobody is admitted."""
+        return self._is_readable
 
     @property
     def has_tokens(self) -> bool:

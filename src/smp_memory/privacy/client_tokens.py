@@ -172,7 +172,9 @@ class TokenBook:
         if found:
             ids = ", ".join(each.id for each in found)
             raise InvalidRecord(f"token: several are called {name}; name one by its id: {ids}.", field="token")
-        raise InvalidRecord(f"token: there is none {name!r}. `smp token list` lists them.", field="token")
+        raise InvalidRecord(
+            f"token: there is none {name!r} that is not revoked. `smp token list` lists all.", field="token"
+        )
 
 
 def _token(fields: dict[str, Any]) -> ClientToken:

@@ -65,6 +65,8 @@ _TRIES = 5
 class FileStore:
     """Sessions below one folder."""
 
+    uid = ""
+
     def __init__(
         self,
         root: str,

@@ -83,7 +83,9 @@ def _opener(address: str) -> Opener:
                 raise InvalidFormat(message, field="where") from error
             break
         else:
-            raise InvalidFormat(f"where: there is no backend for {scheme}:// addresses; give a folder.", field="where")
+            raise InvalidFormat(
+                f"where: there is no backend for {scheme}:// addresses; give a folder or postgresql://….", field="where"
+            )
     return _openers[scheme]
 
 

@@ -225,6 +225,7 @@ class Store(Protocol):
     """
 
     root: str  # its address: a folder, or `scheme://…` without a password; for people
+    uid: str  # of a store that several machines share: the same under every address; empty: it is known by its address
     config: Config
 
     @property

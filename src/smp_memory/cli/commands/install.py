@@ -87,7 +87,7 @@ def run_install(call: Invocation) -> int | None:
             _write(edit, before, after, is_shared=where.scope == PROJECT, undo=options.undo)
     trusted = None
     if scope == PROJECT and not options.undo and not options.dry_run and (is_done or not changes):
-        trusted = _trust_store(start)
+        trusted = _trust_store(_named_store(call), start)
     data = {
         "host": options.host,
         "scope": where.scope,
@@ -120,11 +120,11 @@ def _named_store(call: Invocation) -> str:
     return without_password(call.root) if call.root and scheme_of(call.root) else ""
 
 
-def _trust_store(start: str) -> str | None:
-    """Trust the project's store, because hooks that are installed for a project should use it; returns its folder."""
+def _trust_store(named: str, start: str) -> str | None:
+    """Trust the store that hooks will use, because they are installed for it: the one that was named, else the project's; returns where it is."""
     from smp_memory.integrations.hooks import entry_point
 
-    root = entry_point.find_store(start, os.environ)
+    root = named or entry_point.find_store(start, os.environ)
     if root is not None:
         entry_point.trust(root)
     return root
@@ -231,7 +231,7 @@ def _result_lines(
             yield f"The MCP server needs one more package: {MCP_INSTALL}. The hooks do not."
         from smp_memory.integrations.hooks.entry_point import find_store
 
-        if find_store(os.getcwd(), os.environ) is None:
+        if not _named_store(call) and find_store(os.getcwd(), os.environ) is None:
             yield "There is no store here yet: the hooks do nothing without one. Create it: smp init"
 
 

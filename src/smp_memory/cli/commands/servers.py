@@ -6,7 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.render import one_line, paint, plural, safe, table
-from smp_memory.errors import StoreNotFound, UserError
+from smp_memory.errors import InvalidRecord, StoreNotFound, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,7 +196,10 @@ def _expiry(text: str, now: datetime) -> datetime:
     if number.isascii() and number.isdigit() and unit in _EXPIRES and len(number) < 6:
         until = later(now, timedelta(seconds=int(number) * _EXPIRES[unit]))
     else:
-        until = to_moment(parse(text, "expires"))
+        try:
+            until = to_moment(parse(text, "expires"))
+        except InvalidRecord:
+            raise UserError(f"--expires: not a span or a date: {text[:80]!r}. Give 12h, 90d, 8w or a date such as 2027-01-31.", field="expires") from None  # fmt: skip
     if until <= now:
         raise UserError("--expires: this is in the past. Give a span such as 90d, or a later date.", field="expires")
     return until

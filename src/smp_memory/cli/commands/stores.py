@@ -198,7 +198,11 @@ LAYOUTS = tuple(DEFAULT_ROOTS)
 
 def init_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: this one)"
+        "folder",
+        metavar="DIR|ADDRESS",
+        nargs="?",
+        default=".",
+        help="the project's folder (default: this one), or the postgresql://… address of the store",
     )
     parser.add_argument("--layout", choices=LAYOUTS, help="the file layout (default: jsonl)")
     parser.add_argument("--no-git", action="store_true", help="in a git work tree: do not set up git")
@@ -213,15 +217,19 @@ def run_init(call: Invocation) -> None:
     log       memory          one log per session, with deletions beside it
 
     --root creates it in exactly that folder. In a git work tree it also does what `smp git setup` does.
+    An address such as postgresql://host/database creates it in that database, which must exist.
 
     Examples:
       smp init
       smp init --layout markdown ~/projects/shop
       smp init --root /srv/agents/memory
+      smp init postgresql://db.example.org/team
     """
     from smp_memory.memory import open_memory
 
-    root = call.root or reject_linked_root(_root_below(call.options.folder, call.options.layout))
+    folder = call.options.folder
+    address = folder if scheme_of(folder) else call.root
+    root = address or reject_linked_root(_root_below(folder, call.options.layout))
     existed = exists(root)
     call.use_store(open_memory(root, layout=call.options.layout))
     memory = call.memory
@@ -248,7 +256,7 @@ def _init_lines(call: Invocation, memory: Memory, existed: bool) -> Iterator[str
     yield f"Created a {memory.layout} store in {paint('bold', memory.root)}"
     yield ""
     yield "Next steps:"
-    if call.root:
+    if call.root or scheme_of(memory.root):
         yield f"  export SMP_ROOT={_quoted(memory.root)}"
     elif os.path.abspath(call.options.folder) != os.getcwd():
         yield f"  cd {_quoted(call.options.folder)}"

@@ -159,6 +159,7 @@ def push_arguments(parser: Parser) -> None:
     parser.add_argument("words", metavar="SESSION… ADDRESS", nargs="*", help="the sessions to send (default: all that this store writes) and the store to send them to; nothing: what waits in the outbox")  # fmt: skip
     parser.add_argument("--hand-over", action="store_true", help="let the other store write these sessions from now on; here they become copies")  # fmt: skip
     parser.add_argument("--take-over", action="store_true", help="let this store write these sessions from now on, whoever did before")  # fmt: skip
+    parser.add_argument("--forget", action="store_true", help="send nothing: take what waits for this store, or for all, out of the outbox")  # fmt: skip
 
 
 def run_push(call: Invocation) -> int | None:
@@ -175,13 +176,17 @@ def run_push(call: Invocation) -> int | None:
       smp push checkout-review postgresql://db.example.org/team
       smp push
       smp push checkout-review postgresql://db.example.org/team --hand-over
+      smp push --forget postgresql://db.exampel.org/team
     """
     options = call.options
+    sessions = _sessions(options.words[:-1])
     address = _address(options.words[-1], "ADDRESS") if options.words else None
     if address is None and (options.hand_over or options.take_over):
         raise UserError("ADDRESS is missing. See: smp push --help")
-    modes = {"hand_over": options.hand_over, "take_over": options.take_over}
-    return _exchange(call, "sent", lambda progress: call.memory.push(address, options.words[:-1] or None, progress=progress, **modes))  # fmt: skip
+    if options.forget and (sessions or options.hand_over or options.take_over):
+        raise UserError("--forget takes an address alone, or nothing.")
+    modes = {"hand_over": options.hand_over, "take_over": options.take_over, "forget": options.forget}
+    return _exchange(call, "sent", lambda progress: call.memory.push(address, sessions or None, progress=progress, **modes))  # fmt: skip
 
 
 def pull_arguments(parser: Parser) -> None:
@@ -201,8 +206,8 @@ def run_pull(call: Invocation) -> int | None:
       smp pull checkout-review postgresql://db.example.org/team
       smp pull checkout-review postgresql://db.example.org/team --take-over
     """
-    *sessions, address = call.options.words
-    address = _address(address, "ADDRESS")
+    sessions = _sessions(call.options.words[:-1])
+    address = _address(call.options.words[-1], "ADDRESS")
     return _exchange(
         call,
         "received",
@@ -210,6 +215,12 @@ def run_pull(call: Invocation) -> int | None:
             address, sessions or None, take_over=call.options.take_over, progress=progress
         ),
     )
+
+
+def _sessions(words: list[str]) -> list[str]:
+    if any(map(scheme_of, words)):
+        raise UserError("The address comes last: SESSION… ADDRESS.")
+    return words
 
 
 def _address(text: str, name: str) -> str:
@@ -250,7 +261,13 @@ def _session_lines(each: SessionExchange, verb: str) -> Iterator[str]:
     elif each.status == "written there":
         yield f"  {each.session}: {one_line(each.why)}"
     else:
-        yield paint("yellow", f"! {each.session}: {each.status}: {one_line(each.why)}")
+        from smp_memory.exchange.outbox import ALL
+
+        name = "all sessions" if each.session == ALL else each.session
+        if each.status == "forgotten":
+            yield f"  {name}: does not wait for {one_line(each.address)} any more"
+            return
+        yield paint("yellow", f"! {name}: {each.status}: {one_line(each.why)}")
     for conflict in each.conflicts[:_MOST_LISTED]:
         here = f"revision {conflict.revision}" if conflict.revision is not None else "not there"
         yield paint(

@@ -305,6 +305,8 @@ class RequestGuard:
         """Note the client in the scope, or return the refusal."""
         if self._clients.is_due:
             await run_sync(self._clients.refresh)
+        if not self._clients.is_readable:
+            return not_ready()
         client = self._clients.find(secret)
         if client is None:
             needs = {"WWW-Authenticate": 'Bearer realm="smp"'}
@@ -322,6 +324,11 @@ class RequestGuard:
         if origin is not None and origin.lower() not in self._origins:
             return PlainTextResponse("Requests from this origin are not served.\n", 403)
         return None
+
+
+def not_ready() -> PlainTextResponse:
+    """The answer while the store cannot be reached: the token of the client may be right."""
+    return PlainTextResponse("The store cannot be reached. Repeat the request later.\n", 503, {"Retry-After": "5"})
 
 
 def too_many(client: Client) -> PlainTextResponse | None:

@@ -29,7 +29,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from smp_memory.integrations.clients import KEY, bearer
-from smp_memory.integrations.mcp.http import allowed_hosts, too_many
+from smp_memory.integrations.mcp.http import allowed_hosts, not_ready, too_many
 from smp_memory.integrations.store_metrics import PATH as METRICS_PATH
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class AccessGuard:
         access, headers = self._access, Headers(scope=scope)
         if access.clients.is_due:
             await run_sync(access.clients.refresh)
+        if not access.clients.is_readable:
+            return not_ready()
         client, is_shared = access.client(headers), access.clients.is_shared
         if scope["path"] == OPEN_PATH:
             if is_shared:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 MOST_CONNECTIONS = 10  # of a process
 WAIT_SECONDS = 10.0  # for a free connection
-IDLE_SECONDS = 120.0  # after which the server ends a transaction whose process is silent, and frees its locks
+IDLE_SECONDS = 120.0  # of a process inside a transaction; a plan for a large session takes that long
 _CONNECT_SECONDS = 10
 # A peer that does not answer any more is given up after 25 seconds; by default, a lost answer is waited for two hours.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
@@ -153,16 +153,19 @@ class Connections:
             return self._confirmed(connection, work)
 
     @contextmanager
-    def transaction(self, lock_seconds: float = WAIT_SECONDS) -> Iterator[psycopg.Connection]:
+    def transaction(
+        self, lock_seconds: float = WAIT_SECONDS, idle_seconds: float | None = None
+    ) -> Iterator[psycopg.Connection]:
         """A transaction, or the one in which this thread is already. All that the block changes is stored, or nothing if it raises.
 
+        `idle_seconds`: after so long without a statement (a cut network, a stopped machine) the server rolls it back and frees its locks.
         Raises ConnectionLost if it is not known whether it was committed.
         """
         if self.is_in_transaction:
             with self._plain_errors():
                 yield self._thread.connection
             return
-        with self._plain_errors(), self._begun(lock_seconds) as connection:
+        with self._plain_errors(), self._begun(lock_seconds, idle_seconds or IDLE_SECONDS) as connection:
             self._thread.connection = connection
             try:
                 yield connection
@@ -178,11 +181,11 @@ class Connections:
                 raise StorageError(message, path=self.address.shown)
 
     @contextmanager
-    def _begun(self, lock_seconds: float) -> Iterator[psycopg.Connection]:
+    def _begun(self, lock_seconds: float, idle_seconds: float) -> Iterator[psycopg.Connection]:
         milliseconds = max(1, int(lock_seconds * 1000))
         statement = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {milliseconds}; "
-            f"SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_SECONDS * 1000)}"
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_seconds * 1000)}"
         )
         while True:
             with self._taken() as (connection, is_new):
@@ -280,7 +283,7 @@ _KINDS: tuple[tuple[type[psycopg.Error], type[SMPError], str], ...] = (
     (
         sql_errors.InsufficientPrivilege,
         NotAllowed,
-        "The database role lacks a right, or row-level security hides the session",
+        "The database role lacks a right, or was not allowed this project or user (`--project` names one)",
     ),
     (sql_errors.InvalidAuthorizationSpecification, NotAllowed, _REFUSED),
     (sql_errors.InvalidCatalogName, StoreNotFound, _NO_DATABASE),
@@ -309,7 +312,7 @@ def plain_error(error: psycopg.Error, address: str, *, is_commit: bool = False) 
     for kind, ours, text in _KINDS:
         if isinstance(error, kind):
             return ours(f"{text}: {address} ({reason}).", path=address)
-    if not isinstance(error, psycopg.OperationalError):
+    if not isinstance(error, psycopg.OperationalError | sql_errors.IdleInTransactionSessionTimeout):
         return StorageError(f"The server failed: {address} ({reason}). Nothing was half-written.", path=address)
     if is_commit:
         return _lost(address, reason)

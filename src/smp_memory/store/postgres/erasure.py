@@ -160,7 +160,9 @@ class Erasure:
 
 def clean_tables(tables: Tables, *names: str) -> list[str]:
     """Let the server forget deleted rows and earlier states of rows: at once in small tables; returns what is left to be done."""
-    kept, why, large = list[str](), "", list[str]()
+    kept: list[str] = []
+    large: list[str] = []
+    why = ""
     for table in names:
         try:
             is_small = tables.run(partial(table_bytes, tables, table=table)) <= _VACUUM_FULL_BYTES

@@ -86,7 +86,7 @@ class OfflineSource:
 class OfflineStore:
     """The live sessions of a store, read from the index."""
 
-    files, layout_name = None, NAME
+    files, layout_name, uid = None, NAME, ""
 
     def __init__(self, root: str, config: Config) -> None:
         self.root, self.config = root, config

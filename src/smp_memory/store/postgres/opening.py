@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _LOCK_SECONDS = 60  # another process may be making or migrating the tables
-_FACTS = ("schema_version", "readable_by", "settings", "configured_at")
+_FACTS = ("uid", "schema_version", "readable_by", "settings", "configured_at")
 _LONGEST_VALUE = 1 << 20  # characters of a row of `meta`; as with `config.json`, more are not read
 
 
@@ -33,7 +33,8 @@ def open_postgres(
         raise LayoutMismatch(f"{layout}: a store in PostgreSQL has no layout; leave it out.", layout=NAME)
     place = Address(address)
     if Config.build({}, place.shown, environ=os.environ, arguments=config)["offline"]:
-        arguments = {**(config or {}), "maintenance.auto": False}
+        others = {name: value for name, value in (config or {}).items() if name.partition(".")[0] != "maintenance"}
+        arguments = {**others, "maintenance.auto": False}  # a setting that is given twice is refused
         return OfflineStore(place.shown, Config.build({}, place.shown, environ=os.environ, arguments=arguments)), False
     connections, is_new = Connections(place), False
     try:
@@ -53,7 +54,9 @@ def open_postgres(
         settings = Config.build(
             stored, f"{shown}#settings", environ=os.environ, arguments=config, trusted=state.trusted_settings()
         )
-        return PostgresStore(connections, checked(settings), _moment(meta.get("configured_at")), admit, state), is_new
+        return PostgresStore(
+            connections, checked(settings), _moment(meta.get("configured_at")), meta.get("uid", ""), admit, state
+        ), is_new
     except Unreachable as error:
         connections.close()
         raise Unreachable(error.message + offer(place.shown), **error.details) from error

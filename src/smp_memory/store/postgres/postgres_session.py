@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from smp_memory.store.port import BatchPort
     from smp_memory.store.postgres.tables import Tables
 
-_RETRY_SECONDS = 0.2
+_RETRY_SECONDS, _IDLE_SECONDS = 0.2, 10.0  # how long the server keeps the row locked for a writer that is cut off
 _STATE = "number, state, generation, changes, ending, seq, numbers, bytes"
 _APPEND = "SELECT {schema}.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _ROW = f"SELECT {_STATE} FROM {{schema}}.session WHERE number = %s AND id = %s AND state = %s"
@@ -156,7 +156,7 @@ class PostgresSession:
                 self._refresh(with_history=needs)
             if self._append(batches):
                 return
-            with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+            with self._tables.transaction(self.config.lock_timeout_seconds, _IDLE_SECONDS) as connection:
                 self._lock(connection, with_history=needs)
                 if not self._append(batches):
                     raise StorageError(f"Session {self.session} changed while it was locked.", session=self.session)
@@ -224,7 +224,7 @@ class PostgresSession:
         until = time.monotonic() + self.config.lock_timeout_seconds
         while True:
             try:
-                with self._tables.transaction(self.config.lock_timeout_seconds) as connection:
+                with self._tables.transaction(self.config.lock_timeout_seconds, _IDLE_SECONDS) as connection:
                     self._tables.change(connection, self.number)  # the statement under way requires the old `changes`
                     query = self._tables.sql("SELECT line FROM {schema}.entry WHERE session = %s AND start = %s")
                     stored = connection.execute(query, (self.number, start)).fetchone() == (line,)

@@ -71,12 +71,13 @@ class PostgresStore:
         connections: Connections,
         config: Config,
         configured_at: float | None,
+        uid: str,
         admit: Callable[..., None],
         state: UserState,
     ) -> None:
         self.tables = Tables(connections, config, admit, self._clean_after_redaction)
         self.root, self.check_open = self.tables.root, self.tables.check_open
-        self._configured_at = configured_at
+        self._configured_at, self.uid = configured_at, uid
         self._mutex = RLock()
         self._sessions: weakref.WeakValueDictionary[tuple[int, str], PostgresSession] = weakref.WeakValueDictionary()
         self.state = state

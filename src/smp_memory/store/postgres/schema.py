@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.files.codec import LINE_LIMIT_BYTES
 from smp_memory.files.disk import SMALL_FILE_LIMIT_BYTES
+from smp_memory.model.ids import new_uid
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -41,8 +42,7 @@ VERSION = 1
 OLDEST_READER = 1  # versions of SMP that know this one can use the tables
 
 _TABLES = """
-CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1000000000)::bigint';
+CREATE FUNCTION {schema}.next(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT last + 1 + floor(random() * 1e9::float8)::bigint';
 CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE {schema}.session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -170,8 +170,11 @@ def create(connection: Connection, schema: str) -> bool:
     _lock(connection, schema)
     if connection.execute("SELECT to_regclass(%s)", (f"{schema}.meta",)).fetchone() != (None,):
         return False
+    if connection.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
+        connection.execute(f"CREATE SCHEMA {schema}")  # a role that owns a schema may not be allowed to create one
     connection.execute(_TABLES.format(schema=schema, short=SMALL_FILE_LIMIT_BYTES, long=LINE_LIMIT_BYTES))
     connection.execute((_RIGHTS + _ALLOW).format(schema=schema))
+    connection.execute(f"INSERT INTO {schema}.meta VALUES ('uid', %s)", (new_uid() + new_uid(),))
     _store_version(connection, schema)
     return True
 

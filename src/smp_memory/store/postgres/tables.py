@@ -159,9 +159,12 @@ class Tables:
         self.check_open()
         return self.connections.run(work)
 
-    def transaction(self, lock_seconds: float | None = None) -> AbstractContextManager[Connection]:
+    def transaction(
+        self, lock_seconds: float | None = None, idle_seconds: float | None = None
+    ) -> AbstractContextManager[Connection]:
         self.check_open()
-        return self.connections.transaction(self.config.lock_timeout_seconds if lock_seconds is None else lock_seconds)
+        wait = self.config.lock_timeout_seconds if lock_seconds is None else lock_seconds
+        return self.connections.transaction(wait, idle_seconds)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self.run(lambda connection: connection.execute(self.sql(statement), values).fetchall())
