@@ -14,6 +14,7 @@ from smp_memory.errors import (
     InvalidFormat,
     InvalidRecord,
     MemoryNotFound,
+    NotAllowed,
     SessionExists,
     SessionNotFound,
     SMPError,
@@ -126,6 +127,8 @@ def open_memory(
 @maps_errors
 class Memory:
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
+
+    _is_limited = False  # True: seen by a client of a server, see `seen_through`
 
     def __init__(
         self,
@@ -739,6 +742,8 @@ class Memory:
         `progress` is called before each session: its number, how many there are, its id, and the memories copied so far.
         """
         self._store.check_open()
+        if self._is_limited:
+            raise NotAllowed("A client of a server cannot copy its store.")
         clock = self.scope.clock.source
         stored = Memory(self.root, None, self._arguments, clock, self._system, False)  # with the settings that hold now
         with stored, open_memory(address, clock=clock) as target:
@@ -870,6 +875,7 @@ def seen_through(memory: Memory, store: Store) -> Memory:
     seen: Memory = object.__new__(Memory)
     seen.__dict__.update(memory.__dict__)
     seen._store, seen.scope = store, Scope(store, None, memory.config, memory.scope.clock)
+    seen._is_limited = True
     return seen
 
 

@@ -375,3 +375,9 @@ def test_session_that_changes_its_project_is_seen_no_longer(memory: Memory) -> N
         client.session("shop-1")
     with pytest.raises(SMPError):
         opened_before.add_decision("Use none")
+
+
+def test_client_cannot_copy_the_store(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(NotAllowed):
+        limited(memory, "shop", write=True, erase=True).copy_to(str(tmp_path / "copy"))
+    assert not (tmp_path / "copy").exists()

@@ -93,7 +93,7 @@ class PostgresSource:
         except IndexBusy:  # another process catches up, for so long that it must be the first time
             run.left = sum(not _is_indexed(index, each) for each in changes.sessions)
         if run.left:
-            self._report_left(index, run.left)
+            self._report_left(run.left)
         return True
 
     def _save_time(self, index: Index) -> None:
@@ -102,10 +102,9 @@ class PostgresSource:
             self._saved_at = now
             index.rows.save_hints({AS_OF: now}, index.rows.data_version())
 
-    def _report_left(self, index: Index, left: int) -> None:
-        every = left + int(index.rows.one("SELECT count(*) FROM session"))
+    def _report_left(self, left: int) -> None:
         text = (
-            f"{left:,} sessions of {every:,} are not searched yet: the index on this computer is still being made. "
+            f"{left:,} sessions are not searched yet, or as they were: the index on this computer is still being made. "
             "`smp reindex` makes it whole and shows how far it is."
         )
         incomplete.report([Problem(self._tables.root, 0, incomplete.NOT_INDEXED, text, "error")])

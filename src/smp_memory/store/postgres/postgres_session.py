@@ -409,12 +409,13 @@ class PostgresSession:
             try:
                 with self._tables.transaction(self._tables.config.lock_timeout_seconds) as connection:
                     known = self._lock(connection)
-                    return self._rewriting().carry_out(connection, plan, known)
+                    report = self._rewriting().carry_out(connection, plan, known)
             finally:
                 self._forget()
                 self._size = None
-                if plan.redactor is not None:
-                    self._tables.after_redaction()
+        if report.redaction:
+            report.redaction.pending += self._tables.after_redaction()
+        return report
 
     def _rewriting(self) -> Rewriting:
         cold = partial(self.history, segment=COLD)

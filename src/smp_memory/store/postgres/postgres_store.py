@@ -250,13 +250,13 @@ class PostgresStore:
             work.clean_up(self.state, self.indexer)
             receipt.pending += renew_digests()[1]
 
-    def _clean_after_redaction(self) -> None:
-        """Remove this user's index, because free pages of its files may hold the text, and the old rows."""
+    def _clean_after_redaction(self) -> list[str]:
+        """Remove this user's index, because free pages of its files may hold the text, and the old rows; returns what is left to be done."""
         with self.indexer.feed.mutex:
             self.indexer.close()
             if os.path.isdir(self.indexer.folder):
                 discard_all(self.indexer.folder)
-        clean_tables(self.tables, "entry", "session")
+        return clean_tables(self.tables, "entry", "session")
 
     # -- search
 

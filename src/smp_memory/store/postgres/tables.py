@@ -135,7 +135,11 @@ class Tables:
     """The tables of one store, as this process uses them. Threads share them."""
 
     def __init__(
-        self, connections: Connections, config: Config, admit: Callable[..., None], after_redaction: Callable[[], None]
+        self,
+        connections: Connections,
+        config: Config,
+        admit: Callable[..., None],
+        after_redaction: Callable[[], list[str]],
     ) -> None:
         self.root, self.config, self.admit = connections.address.shown, config, admit
         self.connections = connections
