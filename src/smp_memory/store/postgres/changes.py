@@ -27,7 +27,8 @@ NO_CURSOR = ""
 MOST_SESSIONS = 200  # that are read at once
 _LATER = f"{2**63 - 1}:{2**63 - 1}:"  # no transaction is as late as this
 _MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they are read session by session
-_SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
+_SMALL_BYTES, _FEW = 1 << 16, 20  # if all are compared, so few sessions come along if they are so small
+_SHORTEST_LINE = 64  # bytes; a session of shorter ones is read by itself
 
 # A replica does not tell which transactions are running, only the oldest of them.
 _SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
@@ -38,7 +39,7 @@ _SAVED = "%(snapshot)s::pg_snapshot"
 _NEW = f"xid >= pg_snapshot_xmin({_SAVED}) AND NOT pg_visible_in_snapshot(xid, {_SAVED}) AND EXISTS (SELECT FROM last)"
 _COLUMNS = "number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person"
 _ENTRIES = """UNION ALL SELECT 2, number, e.* FROM (SELECT number, origin FROM changed WHERE origin >= 0 LIMIT {most}) AS s,
-    LATERAL (SELECT start, id, line FROM {schema}.entry WHERE session = number AND start >= origin AND segment = 0 OFFSET 0) AS e"""
+    LATERAL (SELECT start, id, line FROM {schema}.entry WHERE session = number AND start >= origin AND segment = 0 {rows}) AS e"""
 _STATE = """SELECT 1, number, origin, id,
     pg_catalog.json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info, project, person)::text FROM changed"""
 _CATCH_UP = f"""
@@ -59,7 +60,7 @@ SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT coun
 FROM moment
 UNION ALL {_STATE}
 UNION ALL SELECT 2, session, start, id, line FROM new
-{_ENTRIES.replace("{most}", str(_FEW))}"""
+{_ENTRIES.replace("{most}", str(_FEW)).replace("{rows}", f"LIMIT {_SMALL_BYTES // _SHORTEST_LINE}")}"""
 _READ = f"""
 WITH changed AS MATERIALIZED (
     SELECT s.*, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
@@ -67,7 +68,7 @@ WITH changed AS MATERIALIZED (
         LATERAL (SELECT {_COLUMNS} FROM {{schema}}.session WHERE number = wanted AND state = 'live' OFFSET 0) AS s
 )
 {_STATE}
-{_ENTRIES.replace("{most}", str(MOST_SESSIONS))}"""
+{_ENTRIES.replace("{most}", str(MOST_SESSIONS)).replace("{rows}", "OFFSET 0")}"""
 
 
 _LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[] IS NULL OR id = ANY(%s))"
