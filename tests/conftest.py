@@ -60,11 +60,14 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def log_as_it_was() -> Iterator[None]:
     """A command that ran in this process with --verbose leaves the level and the handlers of the log as it set them."""
-    logger = logging.getLogger("smp_memory")
+    logger, root = logging.getLogger("smp_memory"), logging.getLogger()
     before = logger.level, logger.handlers[:], logger.propagate
     yield
     logger.setLevel(before[0])
     logger.handlers[:], logger.propagate = before[1], before[2]
+    for handler in root.handlers[:]:  # of a library that called logging.basicConfig; its stream is closed by now
+        if not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
 
 
 @pytest.fixture(autouse=True)

@@ -354,13 +354,18 @@ def test_tokens_in_the_folder_of_a_store_grant_nothing(server: Server) -> None:
     assert server.post("tools/list", {}, secret).status_code == 401
 
 
-def test_tokens_that_cannot_be_read_open_nothing(server: Server) -> None:
+def test_tokens_that_cannot_be_read_open_nothing(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     path = state_folder(Path(server.memory.root)) / "tokens.jsonl"
+    content = path.read_bytes()
     path.unlink()
     path.mkdir()
     _wait(lambda: server.post("tools/list", {}).status_code == 503)
     _wait(lambda: server.page("/sessions", "whole").status_code == 503)
     path.rmdir()
+    path.write_bytes(content + b"no token\n")
+    _wait(lambda: server.post("tools/list", {}).status_code == 200)  # a line that cannot be read grants nothing
+    events = {getattr(record, "smp_event", "") for record in caplog.records}
+    assert {"tokens_unreadable", "token_unreadable"} <= events
 
 
 def test_too_many_requests_are_refused_for_a_while(server: Server) -> None:
