@@ -556,9 +556,11 @@ def test_writer_that_is_cut_off_frees_the_row_and_its_late_commit_has_no_effect(
 
 def test_server_ends_the_transaction_of_a_silent_process(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row of a session stayed locked for hours after its writer had been cut off."""
-    monkeypatch.setattr("smp_memory.store.postgres.connection.IDLE_SECONDS", 0.2)
     with smp_memory.open(postgres.new_schema_address()) as memory:
         session = memory.create_session("s1")
+        monkeypatch.setattr(
+            "smp_memory.store.postgres.connection.IDLE_SECONDS", 0.2
+        )  # a busy machine needs more to make tables
 
         def change(info: Any) -> None:
             info.project = "silent"
@@ -567,5 +569,6 @@ def test_server_ends_the_transaction_of_a_silent_process(postgres: Server, monke
 
         with pytest.raises(StorageError):
             memory.store.session("s1").update_info(change)
+        monkeypatch.undo()
         session.add_decision("the row is free")
         assert session.info.project is None

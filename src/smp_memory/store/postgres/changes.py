@@ -31,10 +31,10 @@ _SMALL_BYTES, _FEW = 1 << 16, 20  # if all are compared, so few sessions come al
 _SHORTEST_LINE = 64  # bytes; a session of shorter ones is read by itself
 
 # A replica does not tell which transactions are running, only the oldest of them.
-_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%%1$s:%%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
+_SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%1$s:%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
 _IDENTITY = """pg_catalog.concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
     CASE WHEN row_security_active('{schema}.session') THEN {schema}.allowed(false)::text END, current_setting('smp.project', true), current_setting('smp.person', true))"""
-_SAVED = "%(snapshot)s::pg_snapshot"
+_SAVED = "$2::pg_snapshot"
 # The server guesses from the value how few rows these are. A plan that looks expensive would be compiled, for hundreds of milliseconds.
 _NEW = f"xid >= pg_snapshot_xmin({_SAVED}) AND NOT pg_visible_in_snapshot(xid, {_SAVED}) AND EXISTS (SELECT FROM last)"
 _COLUMNS = "number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person"
@@ -44,7 +44,7 @@ _STATE = """SELECT 1, number, origin, id,
     pg_catalog.json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info, project, person)::text FROM changed"""
 _CATCH_UP = f"""
 WITH moment AS MATERIALIZED (SELECT {_SNAPSHOT} AS snapshot, {_IDENTITY} AS identity),
-last AS MATERIALIZED (SELECT FROM moment WHERE identity = %(identity)s AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin({_SAVED})),
+last AS MATERIALIZED (SELECT FROM moment WHERE identity = $1 AND pg_snapshot_xmin(snapshot::pg_snapshot) >= pg_snapshot_xmin({_SAVED})),
 new AS MATERIALIZED (SELECT session, start, id, line FROM {{schema}}.entry WHERE {_NEW} AND segment = 0 LIMIT {_MOST_NEW + 1}),
 changed AS MATERIALIZED (
     SELECT s.*, -1 AS origin
@@ -61,6 +61,17 @@ FROM moment
 UNION ALL {_STATE}
 UNION ALL SELECT 2, session, start, id, line FROM new
 {_ENTRIES.replace("{most}", str(_FEW)).replace("{rows}", f"LIMIT {_SMALL_BYTES // _SHORTEST_LINE}")}"""
+# A function, because only a function can switch compilation off for itself: the server guesses badly how many rows a new table has, and would
+# compile the statement for 20 to 400 milliseconds at each call. EXECUTE plans with the given values, which tell how few rows are new.
+CATCH_UP_FUNCTION = f"""
+CREATE FUNCTION {{schema}}.catch_up(identity text, snapshot text) RETURNS TABLE (kind int, number bigint, place bigint, name text, line text)
+LANGUAGE plpgsql STABLE SET jit = off AS $function$
+BEGIN
+    RETURN QUERY EXECUTE $query$
+SELECT a::int, b::bigint, c::bigint, d::text, e::text FROM ({_CATCH_UP}) AS found (a, b, c, d, e)
+    $query$ USING identity, snapshot;
+END $function$;
+"""
 _READ = f"""
 WITH changed AS MATERIALIZED (
     SELECT s.*, CASE WHEN s.generation = w.generation THEN w.start ELSE 0 END AS origin
@@ -154,8 +165,7 @@ def _sessions(rows: list[tuple[Any, ...]]) -> list[FedSession]:
 def changes_since(tables: Tables, cursor: str) -> Changes:
     """The sessions that changed since the cursor of earlier changes."""
     identity, snapshot = json.loads(cursor) if cursor else ("", _LATER)
-    statement, given = tables.sql(_CATCH_UP), {"identity": identity, "snapshot": snapshot}
-    return Changes(tables.run(lambda connection: connection.execute(statement, given).fetchall()))
+    return Changes(tables.rows("SELECT * FROM {schema}.catch_up(%s, %s)", identity, snapshot))
 
 
 def read_sessions(tables: Tables, positions: list[tuple[int, int, int]]) -> list[FedSession]:

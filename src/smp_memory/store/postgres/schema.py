@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 from smp_memory.files.codec import LINE_LIMIT_BYTES
 from smp_memory.files.disk import SMALL_FILE_LIMIT_BYTES
 from smp_memory.model.ids import new_uid
+from smp_memory.store.postgres.changes import CATCH_UP_FUNCTION
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -174,6 +175,7 @@ def create(connection: Connection, schema: str) -> bool:
         connection.execute(f"CREATE SCHEMA {schema}")  # a role that owns a schema may not be allowed to create one
     connection.execute(_TABLES.format(schema=schema, short=SMALL_FILE_LIMIT_BYTES, long=LINE_LIMIT_BYTES))
     connection.execute((_RIGHTS + _ALLOW).format(schema=schema))
+    connection.execute(CATCH_UP_FUNCTION.replace("{schema}", schema))
     connection.execute(f"INSERT INTO {schema}.meta VALUES ('uid', %s)", (new_uid() + new_uid(),))
     _store_version(connection, schema)
     return True
