@@ -27,19 +27,18 @@ NO_CURSOR = ""
 MOST_SESSIONS = 200  # that are read at once
 _LATER = f"{2**63 - 1}:{2**63 - 1}:"  # no transaction is as late as this
 _MOST_NEW = 20_000  # entries that come with a catch-up; if there are more, they are read session by session
-_SMALL_BYTES, _FEW = 1 << 16, 20  # if all are compared, so few sessions come along if they are so small
-_SHORTEST_LINE = 64  # bytes; a session of shorter ones is read by itself
+_SMALL_BYTES, _FEW = 1 << 16, 50  # if all are compared, so few sessions come along if they are so small
 
 # A replica does not tell which transactions are running, only the oldest of them.
 _SNAPSHOT = """CASE WHEN pg_is_in_recovery() THEN pg_catalog.format('%1$s:%1$s:', pg_snapshot_xmin(pg_current_snapshot())) ELSE pg_current_snapshot()::text END"""
 _IDENTITY = """pg_catalog.concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), '{schema}.session'::regclass::oid, session_user,
     CASE WHEN row_security_active('{schema}.session') THEN {schema}.allowed(false)::text END, current_setting('smp.project', true), current_setting('smp.person', true))"""
 _SAVED = "$2::pg_snapshot"
-# The server guesses from the value how few rows these are. A plan that looks expensive would be compiled, for hundreds of milliseconds.
+# The server guesses from the value how few rows these are.
 _NEW = f"xid >= pg_snapshot_xmin({_SAVED}) AND NOT pg_visible_in_snapshot(xid, {_SAVED}) AND EXISTS (SELECT FROM last)"
 _COLUMNS = "number, id, state, generation, ending, changes, xid, written, bytes, numbers, info, project, person"
 _ENTRIES = """UNION ALL SELECT 2, number, e.* FROM (SELECT number, origin FROM changed WHERE origin >= 0 LIMIT {most}) AS s,
-    LATERAL (SELECT start, id, line FROM {schema}.entry WHERE session = number AND start >= origin AND segment = 0 {rows}) AS e"""
+    LATERAL (SELECT start, id, line FROM {schema}.entry WHERE session = number AND start >= origin AND segment = 0 OFFSET 0) AS e"""
 _STATE = """SELECT 1, number, origin, id,
     pg_catalog.json_build_array(state, generation, ending, changes, xid::text, extract(epoch FROM written), bytes, numbers, info, project, person)::text FROM changed"""
 _CATCH_UP = f"""
@@ -60,7 +59,7 @@ SELECT 0, (CASE WHEN row_security_active('{{schema}}.session') THEN (SELECT coun
 FROM moment
 UNION ALL {_STATE}
 UNION ALL SELECT 2, session, start, id, line FROM new
-{_ENTRIES.replace("{most}", str(_FEW)).replace("{rows}", f"LIMIT {_SMALL_BYTES // _SHORTEST_LINE}")}"""
+{_ENTRIES.replace("{most}", str(_FEW))}"""
 # A function, because only a function can switch compilation off for itself: the server guesses badly how many rows a new table has, and would
 # compile the statement for 20 to 400 milliseconds at each call. EXECUTE plans with the given values, which tell how few rows are new.
 CATCH_UP_FUNCTION = f"""
@@ -79,7 +78,7 @@ WITH changed AS MATERIALIZED (
         LATERAL (SELECT {_COLUMNS} FROM {{schema}}.session WHERE number = wanted AND state = 'live' OFFSET 0) AS s
 )
 {_STATE}
-{_ENTRIES.replace("{most}", str(MOST_SESSIONS)).replace("{rows}", "OFFSET 0")}"""
+{_ENTRIES.replace("{most}", str(MOST_SESSIONS))}"""
 
 
 _LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[] IS NULL OR id = ANY(%s))"

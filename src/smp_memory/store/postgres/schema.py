@@ -15,8 +15,8 @@ No role chooses the number of a session or removes its row: entries belong to a 
 Row-level security decides by the login role, so a pooler must not log in as somebody else. What it does not hide: whether an id of a
 session is taken, and how large the tables are. Whoever may write with SQL can lock the tables and write false entries into their own sessions.
 
-The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader that asks for
-rows from its last horizon on (the oldest transaction that was running when it read) misses nothing, however late a transaction commits.
+The feed of the index: a new entry has the `xid` of its transaction, and any other change of a session sets `session.xid`. A reader asks for
+the rows whose transaction was not visible in its last snapshot, and misses nothing, however late a transaction commits (`changes.py`).
 Appends change no indexed column of `session`, so the server updates its row in place. A purged session leaves a row without content.
 What a role may not store even with SQL is checked: ids that are no names, lines and metadata that are longer than files may have.
 `generation` grows when entries are removed, moved or replaced; appends leave it. `changes` and `generation` grow by random steps: a server that
