@@ -348,7 +348,8 @@ def test_graph_and_store_work_with_asyncio(ram: Any) -> None:
         await graph.ainvoke({"said": []}, at("trip"))
         done = await graph.ainvoke(Command(resume="yes"), at("trip"))
         assert done["said"] == [SCRIPT[0], "user: yes", SCRIPT[2]]
-        assert next(each async for each in graph.aget_state_history(at("trip"))).values == done
+        history = [each.values async for each in graph.aget_state_history(at("trip"))]
+        assert history[0] == done
         store = SMPStore(ram)
         await asyncio.gather(*(store.aput(("users",), str(number), {"n": number}) for number in range(20)))
         assert len(await store.asearch(("users",), limit=100)) == 20
