@@ -45,6 +45,7 @@ SETTINGS = {
     "storage.max_session_size_mb": 250,
 }
 _OPEN_SESSIONS = 256  # kept open by one adapter
+_KNOWN_IDS = 10_000  # whose names are remembered
 _TRIES = 10  # how often other processes may delete a session or an item between two steps of a write
 _DIGEST_LENGTH = 16  # letters of 5 bits
 _BASE32 = frozenset("abcdefghijklmnopqrstuvwxyz234567")
@@ -56,6 +57,7 @@ _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer":
 # -- names
 
 
+@lru_cache(_KNOWN_IDS)
 def id_for(prefix: str, *names: str) -> tuple[str, dict[str, Any]]:
     """A valid id for names of any length and characters, different for different names; and the fields from which `names_in` knows them.
 
