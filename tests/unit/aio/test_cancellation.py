@@ -101,6 +101,30 @@ async def test_a_write_that_has_begun_is_finished_and_close_waits_for_it(tmp_pat
     assert texts(tmp_path / "store") == ["Written all the same"]
 
 
+async def test_close_waits_for_a_read_that_nobody_waits_for(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    finished: list[int] = []
+
+    def count_slowly(text: str) -> int:
+        begun.set()
+        go_on.wait(30)
+        finished.append(len(text))
+        return len(text)
+
+    memory = await aio.open(tmp_path / "store")
+    session = await memory.create_session("review")
+    await session.add_decision("Use OAuth 2.0")
+    task = asyncio.create_task(session.context(task="oauth", counter=count_slowly))
+    await asyncio.to_thread(begun.wait, 30)
+    await cancelled(task)
+    closing = asyncio.create_task(memory.close())
+    await asyncio.wait([closing], timeout=0.05)
+    assert not closing.done()
+    go_on.set()
+    await closing
+    assert finished
+
+
 async def test_an_acknowledged_write_survives_whatever_is_cancelled_later(tmp_path: Path) -> None:
     memory = await aio.open(tmp_path / "store")
     session = await memory.create_session("review")

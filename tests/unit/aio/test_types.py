@@ -62,7 +62,9 @@ def test_mypy_accepts_right_calls_and_rejects_wrong_ones(tmp_path: Path) -> None
     command = [sys.executable, "-m", "mypy", "--config-file=pyproject.toml", str(right), str(wrong)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = {
-        line.split(":")[1]: line.rpartition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "error" in line
+        line.split(":")[1]: line.rpartition("[")[2].rstrip("]")
+        for line in done.stdout.splitlines()
+        if ": error:" in line
     }
     assert str(right) not in done.stdout, done.stdout
     assert found == {str(number): code for number, code in enumerate(WRONG.values(), 4)}, done.stdout

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from datetime import UTC, datetime
 
 import pytest
 
 from smp_memory import aio
 from smp_memory.aio.pool import THREADS
 from smp_memory.errors import InvalidQuery
+
+
+class StoppedClock:
+    """A clock that can be stopped: whoever asks for the time waits, also a look at the store."""
+
+    def __init__(self) -> None:
+        self._may_tell = threading.Event()
+        self._may_tell.set()
+        self.is_reached = threading.Event()
+        self.waiting = 0
+
+    def __call__(self) -> datetime:
+        if not self._may_tell.is_set():
+            self.waiting += 1
+            self.is_reached.set()
+            self._may_tell.wait(30)
+        return datetime.now(UTC)
+
+    def stop(self) -> None:
+        self._may_tell.clear()
+
+    def go_on(self) -> None:
+        self._may_tell.set()
 
 
 async def test_new_memories_come_as_they_are_written(memory: aio.AsyncMemory) -> None:
@@ -61,6 +86,28 @@ async def test_a_cancelled_step_loses_no_hit(memory: aio.AsyncMemory) -> None:
         while len(seen) < 60:
             seen.append((await anext(hits)).record.text)
     assert seen == [f"Decision {number}" for number in range(60)]
+
+
+async def test_a_step_after_a_cancelled_one_waits_for_its_look() -> None:
+    """Two looks at the same time would give a hit twice."""
+    clock = StoppedClock()
+    async with aio.open(":memory:", clock=clock) as memory:
+        session = await memory.create_session("review")
+        async with memory.watch(pause=0.001) as hits:
+            await session.add_decision("Once")
+            clock.stop()
+            first = asyncio.create_task(anext(hits))
+            await asyncio.to_thread(clock.is_reached.wait, 30)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            second = asyncio.create_task(anext(hits))
+            await asyncio.wait([second], timeout=0.05)
+            assert clock.waiting == 1
+            clock.go_on()
+            assert (await second).record.text == "Once"
+            await session.add_decision("Last")
+            assert (await anext(hits)).record.text == "Last"
 
 
 async def test_a_watcher_that_is_cancelled_leaves_nothing(memory: aio.AsyncMemory) -> None:
