@@ -36,6 +36,7 @@ from smp_memory.model.deletions import Purged, Receipt, Trashed
 from smp_memory.model.options import (
     AnonymisationOptions,
     ArtifactFields,
+    ClientObject,
     CommonFields,
     Criteria,
     DecisionFields,
@@ -43,6 +44,7 @@ from smp_memory.model.options import (
     LearningFields,
     PreferenceFields,
     QueryOptions,
+    RecallOptions,
     RelatedOptions,
     RelevantOptions,
     TopicOptions,
@@ -120,6 +122,9 @@ class AsyncMemory:
     async def mark_trust_notice_shown(self) -> bool:
         """Note that the user was told that this store is not trusted; True if that was noted before."""
 
+    async def remember(self, text: str, type: str = "learning", *, session: str = ..., **fields: Any) -> Any:
+        """Store a memory in a session, which is made if need be: `memory.remember("Use OAuth 2.0", "decision", author="ada")`."""
+
     async def create_session(
         self,
         id: str | Mapping[str, Any] | None = None,
@@ -135,8 +140,8 @@ class AsyncMemory:
     ) -> AsyncSessionMemory:
         """Create a session; what else you say about it (`phase="review"`) is kept as its context."""
 
-    async def session(self, id: str, *, author: str | None = None) -> AsyncSessionMemory:
-        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound."""
+    async def session(self, id: str, *, author: str | None = None, create: bool = False) -> AsyncSessionMemory:
+        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound, or with `create` makes it."""
 
     async def opened_session(self, id: str, *, author: str | None = None) -> AsyncSessionMemory:
         """The same, but one that is archived stays so: it raises SessionArchived."""
@@ -155,6 +160,9 @@ class AsyncMemory:
 
     async def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
         """Find memories, best first."""
+
+    async def recall(self, text: str, *, limit: int = 5, **options: Unpack[RecallOptions]) -> Hits:
+        """What is known about a question, best first: `query` without what is hardly relevant; nothing, if nothing is."""
 
     async def explain(
         self,
@@ -470,7 +478,10 @@ class AsyncSessionMemory:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
 
     async def add_turn(
-        self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]
+        self,
+        role: str | Mapping[str, Any] | ClientObject,
+        content: str | Sequence[Any] | None = None,
+        **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
 
@@ -855,7 +866,10 @@ class AsyncAgentMemory:
         """Add a memory of any type; see `SessionMemory.add`."""
 
     async def add_turn(
-        self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]
+        self,
+        role: str | Mapping[str, Any] | ClientObject,
+        content: str | Sequence[Any] | None = None,
+        **fields: Unpack[TurnFields],
     ) -> Turn: ...
     async def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision: ...
     async def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding: ...
@@ -1025,7 +1039,10 @@ class AsyncTransaction:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
 
     async def add_turn(
-        self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]
+        self,
+        role: str | Mapping[str, Any] | ClientObject,
+        content: str | Sequence[Any] | None = None,
+        **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
 
