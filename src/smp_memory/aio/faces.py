@@ -270,7 +270,7 @@ class AsyncTransaction(Face):
 
 
 class AsyncWatch:
-    """An asynchronous iterator of hits. No thread waits: the store is looked at in short calls, so any number of tasks may watch.
+    """An asynchronous iterator of hits. No thread waits: the store is looked at in short calls.
 
     The watch begins with the first step, or with `async with session.watch(…) as hits:`. A step that is cancelled loses no hit:
     the next one gives it.

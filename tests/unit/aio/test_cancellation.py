@@ -70,8 +70,8 @@ async def cancelled(task: asyncio.Task[object]) -> None:
         await task
 
 
-def texts(folder: Path) -> list[str]:
-    with smp_memory.open(folder) as memory:
+def texts(address: str | Path) -> list[str]:
+    with smp_memory.open(address) as memory:
         return [record.text for session in memory.sessions() for record in session.records()]
 
 
@@ -231,12 +231,21 @@ async def test_a_store_whose_opening_was_cancelled_is_closed(monkeypatch: pytest
     assert await asyncio.to_thread(closed.wait, 30)
 
 
-async def test_random_cancellation_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.fixture(params=["jsonl", "markdown", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        found: str = request.getfixturevalue("postgres").new_schema_address()
+        return found
+    smp_memory.open(tmp_path / "store", layout=request.param).close()
+    return str(tmp_path / "store")
+
+
+async def test_random_cancellation_loses_and_doubles_nothing(address: str) -> None:
     chance = random.Random(27)
     acknowledged: list[str] = []
     sent: list[str] = []
     together: dict[str, bool] = {}
-    async with aio.open(tmp_path / "store", config={"durability": "os"}) as memory:
+    async with aio.open(address) as memory:
         session = await memory.create_session("review")
 
         async def write(task: int) -> None:
@@ -259,7 +268,7 @@ async def test_random_cancellation_loses_and_doubles_nothing(tmp_path: Path) -> 
                 await asyncio.sleep(chance.random() * 0.005)
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    stored = texts(tmp_path / "store")
+    stored = texts(address)
     assert len(stored) == len(set(stored))
     assert acknowledged
     assert set(acknowledged) <= set(stored)
