@@ -12,6 +12,7 @@ Non-guarantees: after a cancelled write nobody knows whether it was stored; repe
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,9 +48,9 @@ FACES: dict[type, type[Face]] = {}
 class Face:
     """An object of SMP whose methods are awaited. `blocking` is the object itself, for tools that run in threads."""
 
-    def __init__(self, blocking: Any, calls: set[Future[Any]]) -> None:
+    def __init__(self, blocking: Any, calls: dict[Future[Any], int]) -> None:
         self.blocking = blocking
-        self._calls = calls  # those of the store that are not finished
+        self._calls = calls  # those of the store that are not finished, and the process that makes them
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         args = tuple(_unwrapped(each) for each in args)
@@ -58,8 +59,8 @@ class Face:
 
     def _start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         running = start(function, *args, **kwargs)
-        self._calls.add(running)
-        running.add_done_callback(self._calls.discard)
+        self._calls[running] = os.getpid()
+        running.add_done_callback(self._calls.pop)
         return running
 
     def _wrapped(self, value: Any) -> Any:
@@ -159,8 +160,9 @@ class AsyncMemory(Face):
     async def close(self) -> None:
         """Wait for the calls that still run, then close the store. Safe to call twice."""
         try:
-            if running := [asyncio.wrap_future(each) for each in list(self._calls)]:
-                await asyncio.wait(running)
+            own = [running for running, process in self._calls.copy().items() if process == os.getpid()]
+            if own:  # those of the process that it was forked from are never finished here
+                await asyncio.wait([asyncio.wrap_future(each) for each in own])
         finally:
             await self._call(self.blocking.close)
 
@@ -333,7 +335,7 @@ class Opening:
         where, options = self._given
         opening = start(open_memory, where, **options)
         try:
-            return AsyncMemory(await asyncio.wrap_future(opening), set())
+            return AsyncMemory(await asyncio.wrap_future(opening), {})
         except asyncio.CancelledError:
             start(_close_opened, opening)
             raise

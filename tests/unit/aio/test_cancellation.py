@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -347,6 +349,42 @@ def test_a_forked_child_can_call(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     asyncio.run(write("Parent again"))
     assert sorted(texts(tmp_path / "store")) == ["Child", "Parent", "Parent again"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_calls_of_its_parent() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def tell_time() -> datetime:
+        if threading.current_thread() is not threading.main_thread() and is_slow:
+            begun.set()
+            go_on.wait(30)
+        return datetime.now(UTC)
+
+    async def begin() -> aio.AsyncMemory:
+        nonlocal is_slow
+        memory = await aio.open(":memory:", clock=tell_time)
+        is_slow = True
+        task = asyncio.create_task(memory.now())
+        await asyncio.to_thread(begun.wait, 30)
+        await cancelled(task)
+        return memory
+
+    is_slow = False
+    memory = asyncio.run(begin())
+    child = os.fork()
+    if child == 0:
+        is_slow, status = False, 1
+        try:
+            signal.alarm(20)  # ends a child that waits
+            asyncio.run(memory.close())
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    go_on.set()
+    asyncio.run(memory.close())
 
 
 PROGRAM = """
