@@ -284,7 +284,7 @@ def _numbered(given: str, content: str, view_range: list[int] | None) -> str:
     if view_range and len(view_range) == 2:
         first, last = max(1, view_range[0]) - 1, view_range[1]
         lines = lines[first : None if last == -1 else last]
-    return "\n".join([f"Here's the content of {given} with line numbers:", *_with_numbers(lines, first + 1)])
+    return f"Here's the content of {given} with line numbers:\n" + "\n".join(_with_numbers(lines, first + 1))
 
 
 def _with_numbers(lines: Iterable[str], first: int) -> list[str]:

@@ -9,7 +9,7 @@ A folder exists while something is in it. An empty one is an artifact whose path
 
 from __future__ import annotations
 
-from smp_memory.adapters.bridge import from_opaque, private_id, to_opaque
+from smp_memory.adapters.bridge import id_for, names_in
 from smp_memory.errors import Conflict, DuplicateId, MemoryNotFound
 
 TYPE_CHECKING = False
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from smp_memory.write.path import Transaction
 
 CHANGED_MEANWHILE = (Conflict, DuplicateId, MemoryNotFound)  # another process created, changed or deleted a text
+_PREFIX, _KIND = "file", "document"
 
 
 def path_of(record: Record) -> str:
     """The path of a text; '' if the artifact is none, but one that somebody else wrote into the session."""
-    opaque = record.get("opaque")
-    path = from_opaque(opaque) if opaque else record.get("path")
-    return path if isinstance(path, str) and record.get("kind") == "document" else ""
+    return names_in(_PREFIX, record.id, record.given)[0] if record.get("kind") == _KIND else ""
 
 
 class Tree:
@@ -111,20 +110,17 @@ class Batch:
             for path, fields in self._changes.items():
                 known = self._tree.known(path)
                 if fields is not None:
-                    put(transaction, self._tree.session, path, known, fields)
+                    put(transaction, path, known, fields)
                 elif known is not None:
                     delete(transaction, known)
 
 
-def put(
-    transaction: Transaction, session: BridgeSession, path: str, known: Record | None, fields: dict[str, Any]
-) -> None:
+def put(transaction: Transaction, path: str, known: Record | None, fields: dict[str, Any]) -> None:
     """Write the fields of a path, if its memory is still as `known`; None if there was none."""
     if known is None:
-        id, is_secret = private_id(session.bridge, "file", path)
-        named = {"name": path, "opaque": to_opaque(path)} if is_secret else {"name": path, "path": path}
+        id, exact = id_for(_PREFIX, path)
         given = {name: value for name, value in fields.items() if value is not None}
-        transaction.add("artifact", {"id": id, "kind": "document", **named, **given})
+        transaction.add("artifact", {"id": id, "kind": _KIND, "name": path, **exact, **given})
         return
     if known.deleted:
         transaction.restore(known.id)
