@@ -18,22 +18,24 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import smp_memory
+from smp_memory.adapters import message_codec
 from smp_memory.errors import DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
 from smp_memory.model.ids import LIMIT, sha256_hex
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from typing import Any, TypeVar
 
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
+    from smp_memory.write.path import Transaction
 
     T = TypeVar("T")
 
@@ -313,29 +315,30 @@ def item_of(record: Record, score: float | None = None) -> Item | None:
 
 
 class Messages:
-    """A list of JSON messages in one session. Each is a turn."""
+    """A list of JSON messages in one session. Each is a turn; a large one has parts, which are artifacts."""
 
     def __init__(self, session: BridgeSession) -> None:
         self.session = session
 
     def add_many(self, messages: Iterable[Any], keys: Iterable[str] | None = None) -> None:
         """Append messages with one sync. With a key for each, a message whose key is known is not added again."""
-        turns = [("turn", _turn(message)) for message in messages]
-        for (_, turn), key in zip(turns, keys or (), strict=keys is not None):
-            turn["idempotency_key"] = key
+        turns = [turn_of(message) for message in messages]
+        for turn, key in zip(turns, keys or (), strict=keys is not None):
+            turn.fields["idempotency_key"] = key
         if turns:
-            self.session.write(lambda session: session.add_many(turns))
+            self.session.write(lambda session: add_turns(session, turns))
 
     def replace(self, messages: Iterable[Any]) -> None:
         """Make these the messages, at once; the old ones go to the trash."""
-        turns = [_turn(message) for message in messages]
+        turns = [turn_of(message) for message in messages]
 
         def change(session: SessionMemory) -> None:
             with session.transaction() as tx:
                 for record in session.records("turn"):
-                    tx.delete(record)
+                    for id in (record.id, *part_ids(record)):
+                        tx.delete(id)
                 for turn in turns:
-                    tx.add("turn", turn)
+                    turn.add_to(tx, session)
 
         self.session.write(change)
 
@@ -344,41 +347,103 @@ class Messages:
         return self.session.read(lambda session: list(session.records("turn", last=last)), [])
 
     def all(self) -> list[Any]:
-        return [message_of(record) for record in self.records()]
+        return [self.message(record) for record in self.records()]
 
     def last(self, count: int) -> list[Any]:
-        return [message_of(record) for record in self.records(count)] if count > 0 else []
+        return [self.message(record) for record in self.records(count)] if count > 0 else []
+
+    def message(self, record: Record) -> Any:
+        """The message that a turn holds. A turn that somebody else wrote into the session has a role and a content."""
+        state = record.get("opaque")
+        if isinstance(state, str):
+            return json.loads(state)
+        if isinstance(state, dict):
+            pieces = self.session.read(lambda session: [session.get(id).opaque for id in part_ids(record)], [])
+            return json.loads("".join(pieces))
+        if "exact" not in record.given and "text_field" not in record.given:
+            return {"role": record.get("role"), "content": record.get("content")}
+        return joined(str(record.get("content")), record)
 
     def pop(self) -> Any:
         """Remove the last message and return it; None if there is none."""
         while found := self.records(1):
+            message, ids = self.message(found[0]), [found[0].id, *part_ids(found[0])]
             try:
-                self.session.read(lambda session: session.delete(found[0].id), None)
-                return message_of(found[0])
+                self.session.read(lambda session: delete_all(session, ids), None)
+                return message
             except MemoryNotFound:
                 pass  # another process removed it
         return None
 
     def clear(self) -> None:
         """Move all messages to the trash."""
-        ids = [record.id for record in self.records()]
+        ids = [id for record in self.records() for id in (record.id, *part_ids(record))]
         if ids:
             self.session.read(lambda session: session.delete(ids), None)
 
 
-def _turn(message: Any) -> dict[str, Any]:
+class MessageTurn:
+    """A message on its way into a session: the fields of its turn, and the message if they do not hold all of it."""
+
+    def __init__(self, fields: dict[str, Any], message: Any = None) -> None:
+        self.fields = fields
+        self.message = message
+
+    def add_to(self, tx: Transaction, session: SessionMemory) -> None:
+        for kind, fields in self.memories(session):
+            tx.add(kind, fields)
+
+    def memories(self, session: SessionMemory) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The memories to write: parts, then the turn."""
+        if self.message is None:
+            yield "turn", self.fields
+            return
+        pieces = message_codec.json_of(self.message, session.opened.redactor)
+        if len(pieces) == 1:
+            yield "turn", {**self.fields, "opaque": pieces[0]}
+            return
+        ids = [f"part-{os.urandom(16).hex()}" for _ in pieces]
+        for number, (id, piece) in enumerate(zip(ids, pieces, strict=True), 1):
+            name = f"part {number} of {len(ids)} of a message"
+            yield "artifact", {"id": id, "name": name, "visibility": "private", "opaque": piece}
+        yield "turn", {**self.fields, "opaque": {"parts": ids}}
+
+
+def turn_of(message: Any, **fields: Any) -> MessageTurn:
+    """The turn for a message. Given fields, such as the role and the content, replace those that are made from the message."""
     text, rest = split(message) if isinstance(message, dict) else (_json(message), {"exact": {"value": message}})
     role = (message.get("role") or message.get("type")) if isinstance(message, dict) else None
     role = _slug(role)[:LIMIT] if isinstance(role, str) else ""
-    data = {"role": _ROLES.get(role, role) or "user", "content": text, **rest}
-    return {name: value for name, value in data.items() if value is not None}
+    if "content" in fields:
+        rest = {"exact": {"value": message}}
+    data = {"role": _ROLES.get(role, role) or "user", "content": text, **fields}
+    if message_codec.fits_fields(message):
+        return MessageTurn({name: value for name, value in {**data, **rest}.items() if value is not None})
+    return MessageTurn({**data, "content": message_codec.short_text(data["content"])}, message)
 
 
-def message_of(record: Record) -> Any:
-    """The message that a turn holds. A turn that somebody else wrote into the session has a role and a content."""
-    if "exact" not in record.given and "text_field" not in record.given:
-        return {"role": record.get("role"), "content": record.get("content")}
-    return joined(str(record.get("content")), record)
+def add_turns(session: SessionMemory, turns: Iterable[MessageTurn]) -> None:
+    """Append messages with one sync; if one has parts, all of them as a whole."""
+    memories = [memory for turn in turns for memory in turn.memories(session)]
+    if all(kind == "turn" for kind, _ in memories):
+        session.add_many(memories)
+        return
+    with session.transaction() as tx:
+        for kind, fields in memories:
+            tx.add(kind, fields)
+
+
+def part_ids(record: Record) -> list[str]:
+    """The ids of the parts of a large message."""
+    state = record.get("opaque")
+    return list(state["parts"]) if isinstance(state, dict) and "parts" in state else []
+
+
+def delete_all(session: SessionMemory, ids: list[str]) -> None:
+    """Move memories to the trash, all or none."""
+    with session.transaction() as tx:
+        for id in ids:
+            tx.delete(id)
 
 
 # -- opaque states

@@ -1,0 +1,116 @@
+"""JSON messages of frameworks as the fields of a turn, and back. Pure.
+
+A message comes back equal, except for secrets: they are redacted. Three forms:
+
+    text and `exact`     most messages: the text is searched, the rest of the message stands beside it
+    `opaque`             as one JSON text, already redacted: messages with images and other data in base64, which redaction could damage by
+                         chance; with text that is not valid Unicode; nested too deeply for a field
+    parts                the same for a message that is larger than a memory may be: the JSON text in pieces, each a memory of its own
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smp_memory.privacy.redaction import Redactor
+
+PART_BYTES = 768 << 10  # of a JSON text; a memory may have 1 MiB with all its fields
+_FIELDS_BYTES = PART_BYTES // 4  # a message of more characters may need more bytes than a memory has
+_TEXT_CHARACTERS = 64 << 10  # of the readable text of a message that is stored as JSON
+_BLOB_CHARACTERS = 512  # of a text in base64, from which on it counts as data: no key is that long
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
+_SPARE_LEVELS = 2  # `exact`, and an object in it
+
+
+def fits_fields(message: Any) -> bool:
+    """Whether a message can be stored as fields: no data in base64, not too large or too deep, valid text."""
+    size = 0
+    for value, depth in _values(message, 0):
+        if depth + _SPARE_LEVELS > DEPTH_LIMIT or (type(value) is int and value.bit_length() > INTEGER_BITS_LIMIT):
+            return False
+        if type(value) is str:
+            size += len(value)
+            if size > _FIELDS_BYTES or is_blob(value) or not _is_unicode(value):
+                return False
+    return True
+
+
+def _values(value: Any, depth: int) -> Iterator[tuple[Any, int]]:
+    """All scalars and keys of a JSON value, each with its depth."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield name, depth + 1
+            yield from _values(each, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _values(each, depth + 1)
+    else:
+        yield value, depth
+
+
+def is_blob(text: str) -> bool:
+    """Whether a text is data in base64, such as an image, a `data:` address or a signature."""
+    if len(text) < _BLOB_CHARACTERS or not text.isascii():
+        return False
+    head, comma, data = text.partition(";base64,")
+    data = data if comma and head.startswith("data:") else text
+    return not data.encode().translate(None, _BASE64)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, in tool output that was cut
+        return False
+    return True
+
+
+def json_of(message: Any, redactor: Redactor | None) -> list[str]:
+    """A message without its secrets as JSON text, in pieces that fit a memory."""
+    if redactor is not None:
+        sent = _for_redaction(message)
+        cleaned, _ = redactor.redact_fields({"exact": sent})
+        message = _merged(message, sent, cleaned["exact"])
+    text = json.dumps(message, separators=(",", ":"))
+    return [text[at : at + PART_BYTES] for at in range(0, len(text), PART_BYTES)]
+
+
+def _for_redaction(value: Any) -> Any:
+    """A copy without data in base64, and with valid text."""
+    if isinstance(value, dict):
+        return {valid(name): _for_redaction(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_for_redaction(each) for each in value]
+    return valid("" if is_blob(value) else value) if isinstance(value, str) else value
+
+
+def valid(text: str) -> str:
+    """A text with a question mark for each lone surrogate."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _merged(original: Any, sent: Any, cleaned: Any) -> Any:
+    """The original, with those values that redaction changed."""
+    if isinstance(original, dict) and isinstance(cleaned, dict) and len(original) == len(cleaned):
+        pairs = zip(original.items(), sent.values(), cleaned.items(), strict=True)
+        return {
+            name if valid(name) == clean else clean: _merged(value, before, after)
+            for (name, value), before, (clean, after) in pairs
+        }
+    if isinstance(original, (list, tuple)) and isinstance(cleaned, list) and len(original) == len(cleaned):
+        return [_merged(*each) for each in zip(original, sent, cleaned, strict=True)]
+    return original if cleaned == sent else cleaned
+
+
+def short_text(text: str) -> str:
+    """The readable text of a large message."""
+    if len(text) > _TEXT_CHARACTERS:
+        text = f"{text[:_TEXT_CHARACTERS]}… ({len(text):,} characters)"
+    return valid(text)
