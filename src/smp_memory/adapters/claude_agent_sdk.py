@@ -12,9 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, Messages, from_opaque, to_opaque, turn_of
-from smp_memory.errors import Conflict, DuplicateId, SMPError
-from smp_memory.model.times import parse, to_text
+from smp_memory.adapters import message_codec
+from smp_memory.adapters.bridge import Bridge, Messages, add_turns, to_opaque, turn_of
+from smp_memory.errors import Conflict, DuplicateId, InvalidRecord
+from smp_memory.model.ids import sha256_hex
+from smp_memory.model.times import parse
+from smp_memory.privacy.fence import strip
+from smp_memory.write import content_blocks
 
 try:
     from claude_agent_sdk import SessionStore, fold_session_summary
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 _SUMMARY = "SUM-transcript"  # the id of the memory with the summary of a session
 _TRIES = 20  # how often other processes may append between reading the summary and writing it
 _SPOKEN = ("user", "assistant")  # types of entries
+_TITLES = ("custom_title", "ai_title", "summary_hint", "first_prompt")
+_KEY_CHARACTERS = 200  # of an idempotency key
 
 
 class SMPSessionStore(SessionStore):
@@ -95,7 +101,7 @@ class SMPSessionStore(SessionStore):
             time = self._modified(names)
             record = self.bridge.session(*names).read(lambda session: session.find(_SUMMARY), None)
             if time is not None and record is not None:
-                found.append({"session_id": names[1], "mtime": time, "data": from_opaque(record.opaque)})
+                found.append({"session_id": names[1], "mtime": time, "data": record.exact})
         return found
 
     def _transcripts(self, project_key: str) -> list[tuple[str, ...]]:
@@ -121,15 +127,15 @@ def _append(
     session: SessionMemory, key: SessionKey, entries: list[SessionStoreEntry], turns: list[MessageTurn]
 ) -> None:
     """Store entries and, of a main transcript, the summary that they give."""
-    before = session.find(_SUMMARY) if not key.get("subpath") else None
+    if key.get("subpath"):
+        return add_turns(session, turns)
+    before = session.find(_SUMMARY)
+    known: Any = before and {"session_id": key["session_id"], "mtime": 0, "data": before.exact}
+    data = message_codec.without_blobs(fold_session_summary(known, key, entries)["data"])
+    fields = {"summary": _title(data), "exact": data}
     with session.transaction() as tx:
         for turn in turns:
             turn.add_to(tx, session)
-        if key.get("subpath"):
-            return
-        known: Any = before and {"session_id": key["session_id"], "mtime": 0, "data": from_opaque(before.opaque)}
-        data = fold_session_summary(known, key, entries)["data"]
-        fields = {"summary": _title(data), "opaque": to_opaque(data)}
         if before is None:
             tx.add("summary", {"id": _SUMMARY, **fields})
         else:
@@ -137,18 +143,43 @@ def _append(
 
 
 def _title(data: dict[str, Any]) -> str:
-    names = ("custom_title", "ai_title", "summary_hint", "first_prompt")
-    return next((str(data[name]) for name in names if data.get(name)), "Transcript of the Claude Agent SDK")
+    found = (str(data.get(name) or "") for name in _TITLES)
+    return next((title for each in found if (title := strip(each).strip())), "Transcript of the Claude Agent SDK")
 
 
 def _turn(entry: SessionStoreEntry) -> MessageTurn:
     """The turn for a line of a transcript. What is no message, such as a title or a mode, is not shown to agents."""
     given: dict[str, Any] = dict(entry)
-    said = given.get("message") if given.get("type") in _SPOKEN else None
-    fields = _said(said) if isinstance(said, dict) else {}
+    fields = _said(given)
     if not fields:
-        fields = {"role": "system", "kind": "state", "visibility": "private", "content": f"[{given.get('type')}]"}
-    if isinstance(given.get("uuid"), str):
-        fields["idempotency_key"] = given["uuid"]
+        about = message_codec.valid(str(given.get("type")))
+        fields = {"role": "system", "kind": "state", "visibility": "private", "content": f"[{about}]"}
+    uuid = given.get("uuid")
+    if isinstance(uuid, str):
+        is_key = uuid.isascii() and 0 < len(uuid) <= _KEY_CHARACTERS
+        fields["idempotency_key"] = uuid if is_key else sha256_hex(to_opaque(uuid).encode())
     created = _time(given.get("timestamp"))
     return turn_of(given, **fields, **({"created": created} if created else {}))
+
+
+def _said(entry: dict[str, Any]) -> dict[str, Any]:
+    """Role and text of a line with a message; empty for other lines."""
+    message = entry.get("message")
+    if entry.get("type") not in _SPOKEN or not isinstance(message, dict):
+        return {}
+    role, content = entry["type"], message.get("content")
+    if isinstance(content, list) and content:
+        if all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content):
+            role = "tool"
+        try:
+            content = content_blocks.turn_fields({"role": role, "content": content})["content"]
+        except InvalidRecord:
+            return {}
+    return {"role": role, "content": content} if isinstance(content, str) and content.strip() else {}
+
+
+def _time(value: Any) -> str | None:
+    try:
+        return parse(value, "timestamp")
+    except InvalidRecord:
+        return None

@@ -4,7 +4,8 @@ A message comes back equal, except for secrets: they are redacted. Three forms:
 
     text and `exact`     most messages: the text is searched, the rest of the message stands beside it
     `opaque`             as one JSON text, already redacted: messages with images and other data in base64, which redaction could damage by
-                         chance; with text that is not valid Unicode; nested too deeply for a field
+                         chance; with recalled memories, which are not stored again as text; with text that is not valid Unicode; nested
+                         too deeply for a field
     parts                the same for a message that is larger than a memory may be: the JSON text in pieces, each a memory of its own
 """
 
@@ -14,6 +15,7 @@ import json
 from typing import TYPE_CHECKING
 
 from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT
+from smp_memory.privacy.fence import MARK, strip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,7 @@ _FIELDS_BYTES = PART_BYTES // 4  # a message of more characters may need more by
 _TEXT_CHARACTERS = 64 << 10  # of the readable text of a message that is stored as JSON
 _BLOB_CHARACTERS = 512  # of a text in base64, from which on it counts as data: no key is that long
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
+_ESCAPED_MARK = MARK.replace("-", "\\u002d")  # the same in JSON
 _SPARE_LEVELS = 2  # `exact`, and an object in it
 
 
@@ -37,7 +40,7 @@ def fits_fields(message: Any) -> bool:
             return False
         if type(value) is str:
             size += len(value)
-            if size > _FIELDS_BYTES or is_blob(value) or not _is_unicode(value):
+            if size > _FIELDS_BYTES or MARK in value or is_blob(value) or not _is_unicode(value):
                 return False
     return True
 
@@ -75,19 +78,19 @@ def _is_unicode(text: str) -> bool:
 def json_of(message: Any, redactor: Redactor | None) -> list[str]:
     """A message without its secrets as JSON text, in pieces that fit a memory."""
     if redactor is not None:
-        sent = _for_redaction(message)
+        sent = without_blobs(message)
         cleaned, _ = redactor.redact_fields({"exact": sent})
         message = _merged(message, sent, cleaned["exact"])
-    text = json.dumps(message, separators=(",", ":"))
+    text = json.dumps(message, separators=(",", ":")).replace(MARK, _ESCAPED_MARK)
     return [text[at : at + PART_BYTES] for at in range(0, len(text), PART_BYTES)]
 
 
-def _for_redaction(value: Any) -> Any:
+def without_blobs(value: Any) -> Any:
     """A copy without data in base64, and with valid text."""
     if isinstance(value, dict):
-        return {valid(name): _for_redaction(each) for name, each in value.items()}
+        return {valid(name): without_blobs(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_for_redaction(each) for each in value]
+        return [without_blobs(each) for each in value]
     return valid("" if is_blob(value) else value) if isinstance(value, str) else value
 
 
@@ -110,7 +113,8 @@ def _merged(original: Any, sent: Any, cleaned: Any) -> Any:
 
 
 def short_text(text: str) -> str:
-    """The readable text of a large message."""
+    """The readable text of a message that is stored as JSON."""
+    text = strip(text).strip() or "[recalled from memory]"
     if len(text) > _TEXT_CHARACTERS:
         text = f"{text[:_TEXT_CHARACTERS]}… ({len(text):,} characters)"
     return valid(text)
