@@ -74,9 +74,7 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
             raise ToolError(f"The path {command.path} does not exist. Please provide a valid path.")
         header = f"Here're the files and directories up to 2 levels deep in {command.path}, excluding hidden items:"
         start = len(path) + 1 if path else 0
-        below = (
-            f"{_size(tree.size(name.rstrip('/')))}\t{command.path}/{name[start:]}" for name in _listed(tree, path)
-        )
+        below = (f"{_size(tree.size(name.rstrip('/')))}\t{command.path}/{name[start:]}" for name in _listed(tree, path))
         return "\n".join([header, f"{_size(tree.size(path))}\t{command.path}", *below])
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:

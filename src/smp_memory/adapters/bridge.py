@@ -19,23 +19,23 @@ from __future__ import annotations
 import base64
 import json
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import smp_memory
-from smp_memory.adapters import message_codec
+from smp_memory.adapters.message_codec import joined, part_ids, slug_of, split, turn_of
 from smp_memory.errors import DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
 from smp_memory.model.ids import LIMIT, sha256_hex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from typing import Any, TypeVar
 
+    from smp_memory.adapters.message_codec import MessageTurn
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
-    from smp_memory.write.path import Transaction
 
     T = TypeVar("T")
 
@@ -50,8 +50,6 @@ _TRIES = 10  # how often other processes may delete a session or an item between
 _DIGEST_LENGTH = 16  # letters of 5 bits
 _BASE32 = frozenset("abcdefghijklmnopqrstuvwxyz234567")
 _ITEM = "item"  # begins the ids of items
-_TEXT_FIELDS = ("text", "content", "memory", "data")  # the text of a value, in this order
-_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
 
 
 # -- names
@@ -63,7 +61,7 @@ def id_for(prefix: str, *names: str) -> tuple[str, dict[str, Any]]:
     A single name of small letters and digits with - between stays as it is behind the prefix. Others get a digest, and no word of a name
     with an @ is shown: ids are seen by everybody.
     """
-    slug = _slug("-".join(name for name in names if "@" not in name))
+    slug = slug_of("-".join(name for name in names if "@" not in name))
     tail = slug[-_DIGEST_LENGTH:]
     looks_like_digest = len(tail) == _DIGEST_LENGTH and _BASE32.issuperset(tail)
     if names == (slug,) and slug and not looks_like_digest and len(prefix) + len(slug) < LIMIT:
@@ -76,11 +74,6 @@ def id_for(prefix: str, *names: str) -> tuple[str, dict[str, Any]]:
 def names_in(prefix: str, id: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
     """The names that `id_for` made an id of."""
     return tuple(from_opaque(fields["opaque"])) if "opaque" in fields else (id[len(prefix) + 1 :],)
-
-
-def _slug(text: str) -> str:
-    words = "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower()).split("-")
-    return "-".join(filter(None, words))
 
 
 class Bridge:
@@ -194,34 +187,6 @@ def to_opaque(value: Any) -> str:
 
 def from_opaque(text: str) -> Any:
     return json.loads(base64.b64decode(text))
-
-
-def split(value: Any) -> tuple[str, dict[str, Any]]:
-    """The readable text of a JSON value, and the fields that hold the rest of it."""
-    for field in _TEXT_FIELDS if isinstance(value, dict) else ():
-        text = value.get(field)
-        if isinstance(text, str) and text.strip():
-            rest = {**value, field: None}
-            return text, {"exact": rest if len(rest) > 1 else None, "text_field": field}
-    if isinstance(value, str) and value.strip():
-        return value, {"exact": None, "text_field": None}
-    return _json(value), {"exact": {"value": value}, "text_field": None}
-
-
-def _json(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str) and value.strip()
-        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    )
-
-
-def joined(text: str, record: Record) -> Any:
-    """The value that `split` divided."""
-    exact, field = record.get("exact"), record.get("text_field")
-    if field is not None:
-        return {**(exact or {}), field: text}
-    return exact["value"] if exact is not None else text
 
 
 # -- items
@@ -367,9 +332,9 @@ class Messages:
     def pop(self) -> Any:
         """Remove the last message and return it; None if there is none."""
         while found := self.records(1):
-            message, ids = self.message(found[0]), [found[0].id, *part_ids(found[0])]
+            message = self.message(found[0])
             try:
-                self.session.read(lambda session: delete_all(session, ids), None)
+                self.session.read(partial(_delete_with_parts, record=found[0]), None)
                 return message
             except MemoryNotFound:
                 pass  # another process removed it
@@ -380,46 +345,6 @@ class Messages:
         ids = [id for record in self.records() for id in (record.id, *part_ids(record))]
         if ids:
             self.session.read(lambda session: session.delete(ids), None)
-
-
-class MessageTurn:
-    """A message on its way into a session: the fields of its turn, and the message if they do not hold all of it."""
-
-    def __init__(self, fields: dict[str, Any], message: Any = None) -> None:
-        self.fields = fields
-        self.message = message
-
-    def add_to(self, tx: Transaction, session: SessionMemory) -> None:
-        for kind, fields in self.memories(session):
-            tx.add(kind, fields)
-
-    def memories(self, session: SessionMemory) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The memories to write: parts, then the turn."""
-        if self.message is None:
-            yield "turn", self.fields
-            return
-        pieces = message_codec.json_of(self.message, session.opened.redactor)
-        if len(pieces) == 1:
-            yield "turn", {**self.fields, "opaque": pieces[0]}
-            return
-        ids = [f"part-{os.urandom(16).hex()}" for _ in pieces]
-        for number, (id, piece) in enumerate(zip(ids, pieces, strict=True), 1):
-            name = f"part {number} of {len(ids)} of a message"
-            yield "artifact", {"id": id, "name": name, "visibility": "private", "opaque": piece}
-        yield "turn", {**self.fields, "opaque": {"parts": ids}}
-
-
-def turn_of(message: Any, **fields: Any) -> MessageTurn:
-    """The turn for a message. Given fields, such as the role and the content, replace those that are made from the message."""
-    text, rest = split(message) if isinstance(message, dict) else (_json(message), {"exact": {"value": message}})
-    role = (message.get("role") or message.get("type")) if isinstance(message, dict) else None
-    role = _slug(role)[:LIMIT] if isinstance(role, str) else ""
-    if "content" in fields:
-        rest = {"exact": {"value": message}}
-    data = {"role": _ROLES.get(role, role) or "user", "content": text, **fields}
-    if message_codec.fits_fields(message):
-        return MessageTurn({name: value for name, value in {**data, **rest}.items() if value is not None})
-    return MessageTurn({**data, "content": message_codec.short_text(data["content"])}, message)
 
 
 def add_turns(session: SessionMemory, turns: Iterable[MessageTurn]) -> None:
@@ -433,16 +358,9 @@ def add_turns(session: SessionMemory, turns: Iterable[MessageTurn]) -> None:
             tx.add(kind, fields)
 
 
-def part_ids(record: Record) -> list[str]:
-    """The ids of the parts of a large message."""
-    state = record.get("opaque")
-    return list(state["parts"]) if isinstance(state, dict) and "parts" in state else []
-
-
-def delete_all(session: SessionMemory, ids: list[str]) -> None:
-    """Move memories to the trash, all or none."""
+def _delete_with_parts(session: SessionMemory, record: Record) -> None:
     with session.transaction() as tx:
-        for id in ids:
+        for id in (record.id, *part_ids(record)):
             tx.delete(id)
 
 

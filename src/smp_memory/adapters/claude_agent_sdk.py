@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory import aio
-from smp_memory.adapters import message_codec
-from smp_memory.adapters.bridge import Bridge, Messages, add_turns, to_opaque, turn_of
+from smp_memory.adapters.bridge import Bridge, Messages, add_turns, to_opaque
+from smp_memory.adapters.message_codec import turn_of, valid, without_blobs
 from smp_memory.errors import Conflict, DuplicateId, InvalidRecord
 from smp_memory.model.ids import sha256_hex
 from smp_memory.model.times import parse
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         SessionSummaryEntry,
     )
 
-    from smp_memory.adapters.bridge import BridgeSession, MessageTurn
+    from smp_memory.adapters.bridge import BridgeSession
+    from smp_memory.adapters.message_codec import MessageTurn
     from smp_memory.memory import Memory
     from smp_memory.session import SessionMemory
 
@@ -131,7 +132,7 @@ def _append(
         return add_turns(session, turns)
     before = session.find(_SUMMARY)
     known: Any = before and {"session_id": key["session_id"], "mtime": 0, "data": before.exact}
-    data = message_codec.without_blobs(fold_session_summary(known, key, entries)["data"])
+    data = without_blobs(fold_session_summary(known, key, entries)["data"])
     fields = {"summary": _title(data), "exact": data}
     with session.transaction() as tx:
         for turn in turns:
@@ -152,7 +153,7 @@ def _turn(entry: SessionStoreEntry) -> MessageTurn:
     given: dict[str, Any] = dict(entry)
     fields = _said(given)
     if not fields:
-        about = message_codec.valid(str(given.get("type")))
+        about = valid(str(given.get("type")))
         fields = {"role": "system", "kind": "state", "visibility": "private", "content": f"[{about}]"}
     uuid = given.get("uuid")
     if isinstance(uuid, str):

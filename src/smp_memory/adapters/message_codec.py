@@ -1,4 +1,4 @@
-"""JSON messages of frameworks as the fields of a turn, and back. Pure.
+"""JSON values and messages of frameworks as the fields of memories, and back.
 
 A message comes back equal, except for secrets: they are redacted. Three forms:
 
@@ -12,24 +12,131 @@ A message comes back equal, except for secrets: they are redacted. Three forms:
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
+from smp_memory.errors import InvalidRecord
 from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT
+from smp_memory.model.ids import LIMIT
 from smp_memory.privacy.fence import MARK, strip
+from smp_memory.write.content_blocks import is_message, turn_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from smp_memory.model.record import Record
     from smp_memory.privacy.redaction import Redactor
+    from smp_memory.session import SessionMemory
+    from smp_memory.write.path import Transaction
 
+_TEXT_FIELDS = ("text", "content", "memory", "data")  # the text of a value, in this order
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
 PART_BYTES = 768 << 10  # of a JSON text; a memory may have 1 MiB with all its fields
 _FIELDS_BYTES = PART_BYTES // 4  # a message of more characters may need more bytes than a memory has
-_TEXT_CHARACTERS = 64 << 10  # of the readable text of a message that is stored as JSON
+_SHORT_CHARACTERS = 64 << 10  # of the readable text of a message that is stored as JSON
 _BLOB_CHARACTERS = 512  # of a text in base64, from which on it counts as data: no key is that long
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
 _ESCAPED_MARK = MARK.replace("-", "\\u002d")  # the same in JSON
 _SPARE_LEVELS = 2  # `exact`, and an object in it
+
+
+# -- values
+
+
+def slug_of(text: str) -> str:
+    words = "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower()).split("-")
+    return "-".join(filter(None, words))
+
+
+def split(value: Any) -> tuple[str, dict[str, Any]]:
+    """The readable text of a JSON value, and the fields that hold the rest of it."""
+    for field in _TEXT_FIELDS if isinstance(value, dict) else ():
+        text = value.get(field)
+        if isinstance(text, str) and text.strip():
+            rest = {**value, field: None}
+            return text, {"exact": rest if len(rest) > 1 else None, "text_field": field}
+    if isinstance(value, str) and value.strip():
+        return value, {"exact": None, "text_field": None}
+    return _json(value), {"exact": {"value": value}, "text_field": None}
+
+
+def _json(value: Any) -> str:
+    is_text = isinstance(value, str) and value.strip()
+    return value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def joined(text: str, record: Record) -> Any:
+    """The value that `split` divided."""
+    exact, field = record.get("exact"), record.get("text_field")
+    if field is not None:
+        return {**(exact or {}), field: text}
+    return exact["value"] if exact is not None else text
+
+
+# -- messages
+
+
+class MessageTurn:
+    """A message on its way into a session: the fields of its turn, and the message if they do not hold all of it."""
+
+    def __init__(self, fields: dict[str, Any], message: Any = None) -> None:
+        self.fields = fields
+        self.message = message
+
+    def add_to(self, tx: Transaction, session: SessionMemory) -> None:
+        for kind, fields in self.memories(session):
+            tx.add(kind, fields)
+
+    def memories(self, session: SessionMemory) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The memories to write: parts, then the turn."""
+        if self.message is None:
+            yield "turn", self.fields
+            return
+        pieces = json_of(self.message, session.opened.redactor)
+        if len(pieces) == 1:
+            yield "turn", {**self.fields, "opaque": pieces[0]}
+            return
+        ids = [f"part-{os.urandom(16).hex()}" for _ in pieces]
+        for number, (id, piece) in enumerate(zip(ids, pieces, strict=True), 1):
+            name = f"part {number} of {len(ids)} of a message"
+            yield "artifact", {"id": id, "name": name, "visibility": "private", "opaque": piece}
+        yield "turn", {**self.fields, "opaque": {"parts": ids}}
+
+
+def turn_of(message: Any, **fields: Any) -> MessageTurn:
+    """The turn for a message. Given fields, such as the role and the content, replace those that are made from the message."""
+    role, text, rest = _said(message)
+    if "content" in fields:
+        rest = {"exact": {"value": message}}
+    data = {"role": _ROLES.get(role, role) or "user", "content": text, **fields}
+    if fits_fields(message):
+        return MessageTurn({name: value for name, value in {**data, **rest}.items() if value is not None})
+    return MessageTurn({**data, "content": _short(data["content"])}, message)
+
+
+def _said(message: Any) -> tuple[str, str, dict[str, Any]]:
+    """Role and readable text of a message, and the fields for the rest of it."""
+    if not isinstance(message, dict):
+        return "", _json(message), {"exact": {"value": message}}
+    text, rest = split(message)
+    fields = message
+    if rest["text_field"] is None and is_message(message):
+        try:
+            fields = turn_fields(message)
+            text = fields["content"].strip() or text
+        except InvalidRecord:  # blocks of another form: the JSON text is readable enough
+            fields = message
+    return slug_of(str(fields.get("role") or fields.get("type") or ""))[:LIMIT], text, rest
+
+
+def part_ids(record: Record) -> list[str]:
+    """The ids of the parts of a large message."""
+    state = record.get("opaque")
+    return list(state["parts"]) if isinstance(state, dict) and "parts" in state else []
+
+
+# -- JSON text
 
 
 def fits_fields(message: Any) -> bool:
@@ -112,9 +219,9 @@ def _merged(original: Any, sent: Any, cleaned: Any) -> Any:
     return original if cleaned == sent else cleaned
 
 
-def short_text(text: str) -> str:
+def _short(text: str) -> str:
     """The readable text of a message that is stored as JSON."""
     text = strip(text).strip() or "[recalled from memory]"
-    if len(text) > _TEXT_CHARACTERS:
-        text = f"{text[:_TEXT_CHARACTERS]}… ({len(text):,} characters)"
+    if len(text) > _SHORT_CHARACTERS:
+        text = f"{text[:_SHORT_CHARACTERS]}… ({len(text):,} characters)"
     return valid(text)
