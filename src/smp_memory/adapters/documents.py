@@ -31,6 +31,11 @@ def path_of(record: Record) -> str:
     return names_in(_PREFIX, record.id, record.given)[0] if record.get("kind") == _KIND else ""
 
 
+def id_of(path: str) -> str:
+    """The id of the memory of a path."""
+    return id_for(_PREFIX, path)[0]
+
+
 class Tree:
     """The texts of a session as they were when it was read."""
 
