@@ -323,7 +323,9 @@ class Messages:
         if isinstance(state, str):
             return json.loads(state)
         if isinstance(state, dict):
-            pieces = self.session.read(lambda session: [session.get(id).opaque for id in part_ids(record)], [])
+            pieces: list[str] = self.session.read(
+                lambda session: [session.get(id).opaque for id in part_ids(record)], []
+            )
             return json.loads("".join(pieces))
         if "exact" not in record.given and "text_field" not in record.given:
             return {"role": record.get("role"), "content": record.get("content")}

@@ -41,7 +41,7 @@ class Tree:
 
     def __init__(self, session: BridgeSession) -> None:
         self.session = session
-        found = session.read(lambda opened: list(opened.records("artifact", include_deleted=True)), [])
+        found: list[Record] = session.read(lambda opened: list(opened.records("artifact", include_deleted=True)), [])
         known = [(path, record) for record in found if (path := path_of(record))]
         self._known = dict(known)  # deleted ones, too
         self.nodes = {path: record for path, record in known if not record.deleted}

@@ -8,13 +8,14 @@ of one `add_items` are written together, whoever else writes. Removed items go t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from smp_memory import aio
 from smp_memory.adapters.bridge import Bridge, Messages
 
 try:
-    from agents import SessionSettings
+    from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 except ImportError as error:
     raise ImportError("SMPSession needs openai-agents: pip install 'smp-memory[openai-agents]'") from error
 
@@ -44,9 +45,8 @@ class SMPSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         author: str | None = None,
     ) -> None:
-        is_given = isinstance(session_settings, dict)
         self.session_id = session_id
-        self.session_settings = SessionSettings(**session_settings) if is_given else session_settings  # type: ignore[arg-type,assignment]
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self.bridge = Bridge(memory, "openai_agents", author)
         self._messages = Messages(self.bridge.session(session_id))
 
@@ -54,10 +54,10 @@ class SMPSession:
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
         """All items, or the last ones, the oldest first. Without a limit that of `session_settings` holds."""
-        count = self.session_settings.limit if limit is None and self.session_settings is not None else limit
-        if count is None:
-            return await aio.call(self._messages.all)
-        return await aio.call(self._messages.last, count)
+        count = resolve_session_limit(limit, self.session_settings)
+        read = self._messages.all if count is None else partial(self._messages.last, count)
+        items: list[TResponseInputItem] = await aio.call(read)
+        return items
 
     async def add_items(
         self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None

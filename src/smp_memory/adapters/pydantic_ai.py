@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from smp_memory import aio
@@ -32,8 +33,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
 
     from pydantic_ai_harness.memory import MemoryOperation
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
     from smp_memory.write.path import Transaction
+
+    Change = Callable[[Transaction, Record | None], str | None]  # writes a file, and gives its new version
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _METADATA_CHARACTERS = 4096
@@ -142,7 +144,9 @@ class SMPMemoryStore:
     def _find(self, id: str) -> Record | None:
         return self._session.read(lambda session: session.find(id), None)
 
-    def _mutate(self, path: str, expected: str | None, operation: MemoryOperation | None, change: Any) -> MemoryMutation:
+    def _mutate(
+        self, path: str, expected: str | None, operation: MemoryOperation | None, change: Any
+    ) -> MemoryMutation:
         """Change a file that has the expected version; once for each operation."""
         for _ in range(_TRIES):
             receipt = self._receipt(operation) if operation is not None else None
@@ -153,22 +157,12 @@ class SMPMemoryStore:
             if (str(known.revision) if known is not None and exists else None) != expected:
                 raise MemoryConflictError(f"memory path {path!r} was changed: read it again, then retry")
             try:
-                version = self._session.write(lambda session: self._commit(session, known, exists, operation, change))
+                commit = partial(_commit, known=known, existed=exists, operation=operation, change=change)
+                version = self._session.write(commit)
             except documents.CHANGED_MEANWHILE:
                 continue
             return MemoryMutation(version=version, replayed=False, existed=exists)
         raise MemoryConflictError(f"memory path {path!r}: other processes keep changing it; try again")
-
-    def _commit(
-        self, session: SessionMemory, known: Record | None, existed: bool, operation: MemoryOperation | None, change: Any
-    ) -> str | None:
-        with session.transaction() as tx:
-            version: str | None = change(tx, known)
-            if operation is not None:
-                state = {"fingerprint": operation.fingerprint, "version": version, "existed": existed}
-                name = "receipt of an operation"
-                tx.add("artifact", {"id": _receipt_id(operation), "name": name, "visibility": "private", "opaque": state})
-        return version
 
     def _receipt(self, operation: MemoryOperation) -> MemoryMutation | None:
         record = self._find(_receipt_id(operation))
@@ -193,7 +187,27 @@ class SMPMemoryStore:
             snippet = _snippet(hit.record.content or "", query, room)
             max_chars = room - len(snippet)
             matches.append(MemorySearchMatch(path=path, snippet=snippet, score=float(hit.score)))
-        return MemorySearchResult(matches=matches, scanned=len(found), truncated=bool(hits.more) or len(matches) < len(found))
+        return MemorySearchResult(
+            matches=matches, scanned=len(found), truncated=bool(hits.more) or len(matches) < len(found)
+        )
+
+
+def _commit(
+    self,
+    session: SessionMemory,
+    known: Record | None,
+    existed: bool,
+    operation: MemoryOperation | None,
+    change: Any,
+) -> str | None:
+    """Change a file, and keep the receipt of the operation; returns the new version."""
+    with session.transaction() as tx:
+        version: str | None = change(tx, known)
+        if operation is not None:
+            state = {"fingerprint": operation.fingerprint, "version": version, "existed": existed}
+            name = "receipt of an operation"
+            tx.add("artifact", {"id": _receipt_id(operation), "name": name, "visibility": "private", "opaque": state})
+    return version
 
 
 def _receipt_id(operation: MemoryOperation) -> str:
