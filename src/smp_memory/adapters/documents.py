@@ -10,7 +10,8 @@ A folder exists while something is in it. An empty one is an artifact whose path
 from __future__ import annotations
 
 from smp_memory.adapters.bridge import id_for, names_in
-from smp_memory.errors import Conflict, DuplicateId, MemoryNotFound
+from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound
+from smp_memory.privacy.fence import strip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,6 +123,11 @@ class Batch:
 
 def put(transaction: Transaction, path: str, known: Record | None, fields: dict[str, Any]) -> None:
     """Write the fields of a path, if its memory is still as `known`; None if there was none."""
+    if strip(fields["content"]) != fields["content"]:
+        raise InvalidRecord(
+            "content: has text that was recalled from memory, which is not stored again. Write it in other words.",
+            field="content",
+        )
     if known is None:
         id, exact = id_for(_PREFIX, path)
         given = {name: value for name, value in fields.items() if value is not None}

@@ -153,7 +153,8 @@ def fits_fields(message: Any) -> bool:
 
 
 def _values(value: Any, depth: int) -> Iterator[tuple[Any, int]]:
-    """All scalars and keys of a JSON value, each with its depth."""
+    """A JSON value, all keys and values in it, each with its depth."""
+    yield value, depth
     if isinstance(value, dict):
         for name, each in value.items():
             yield name, depth + 1
@@ -161,8 +162,6 @@ def _values(value: Any, depth: int) -> Iterator[tuple[Any, int]]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _values(each, depth + 1)
-    else:
-        yield value, depth
 
 
 def is_blob(text: str) -> bool:

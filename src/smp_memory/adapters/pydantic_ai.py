@@ -145,7 +145,7 @@ class SMPMemoryStore:
         return self._session.read(lambda session: session.find(id), None)
 
     def _mutate(
-        self, path: str, expected: str | None, operation: MemoryOperation | None, change: Any
+        self, path: str, expected: str | None, operation: MemoryOperation | None, change: Change
     ) -> MemoryMutation:
         """Change a file that has the expected version; once for each operation."""
         for _ in range(_TRIES):
@@ -193,12 +193,11 @@ class SMPMemoryStore:
 
 
 def _commit(
-    self,
     session: SessionMemory,
     known: Record | None,
     existed: bool,
     operation: MemoryOperation | None,
-    change: Any,
+    change: Change,
 ) -> str | None:
     """Change a file, and keep the receipt of the operation; returns the new version."""
     with session.transaction() as tx:

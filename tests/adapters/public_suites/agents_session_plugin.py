@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,15 @@ class Session(SMPSession):
 
 
 agents.SQLiteSession = agents.memory.SQLiteSession = Session  # type: ignore[misc,assignment]
+
+
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """Run an async test. A plugin for that would be one more package, with settings for all other tests."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

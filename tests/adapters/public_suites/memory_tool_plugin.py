@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +81,15 @@ def texts(tool: SMPMemoryTool) -> dict[str, str]:
             if not record.name.endswith("/"):
                 found[f"memories/{record.name}"] = record.content or ""
     return found
+
+
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """Run an async test. A plugin for that would be one more package, with settings for all other tests."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
