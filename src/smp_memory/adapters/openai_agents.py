@@ -3,7 +3,7 @@
     await Runner.run(agent, "Hello", session=SMPSession("path/to/store", "conversation-1"))
 
 Guarantees: items come back equal, in the order of writing, except for secrets, which are redacted. What was said is found by queries. Items
-of one `add_items` are written together, whoever else writes. Removed items go to the trash.
+of one `add_items` stand together, whoever else writes; if the process is killed before it returns, some may be there. Removed items go to the trash.
 """
 
 from __future__ import annotations
