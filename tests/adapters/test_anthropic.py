@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 import smp_memory
 from smp_memory.adapters.anthropic import SMPAsyncMemoryTool, SMPMemoryTool
+from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
 
 NAMES = st.sampled_from(["a", "b", "c.txt", ".h", "A", "ü"])
@@ -261,3 +262,7 @@ def test_run_of_the_async_tool_runner() -> None:
 
     with smp_memory.open(":memory:") as memory:
         asyncio.run(run(memory))
+
+
+def test_example_of_the_page_runs(tmp_path: Path) -> None:
+    assert run_page("anthropic.md", tmp_path) == "1\tAda prefers coffee.\nada.md ['put', 'change']\n"

@@ -18,11 +18,20 @@ import pytest
 
 pytest.importorskip("claude_agent_sdk", reason="needs claude-agent-sdk; ./dev test-adapters installs it")
 
-from claude_agent_sdk import get_session_messages_from_store, list_sessions_from_store
+from claude_agent_sdk import (
+    AssistantMessage,
+    ClaudeAgentOptions,
+    ResultMessage,
+    get_session_messages_from_store,
+    list_sessions_from_store,
+    project_key_for_directory,
+    query,
+)
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import smp_memory
 from smp_memory.adapters.claude_agent_sdk import SMPSessionStore
+from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
 
 KEY: Any = {"project_key": "-home-ada-shop", "session_id": "5c3a1e52-6a0e-4d53-9d7e-3f7b2f4d9a10"}
@@ -195,8 +204,6 @@ def test_functions_of_the_sdk_read_the_store(store: SMPSessionStore) -> None:
         messages = await get_session_messages_from_store(store, KEY["session_id"])
         assert [message.type for message in messages] == ["user", "assistant"]
 
-    from claude_agent_sdk import project_key_for_directory
-
     KEY["project_key"] = project_key_for_directory(None)
     asyncio.run(run())
 
@@ -255,3 +262,39 @@ def test_killed_process_loses_no_acknowledged_batch(kind: str, tmp_path: Path, r
     assert len(entries) % 3 == 0  # batches are whole
     assert [entry["a"] for entry in entries if "a" in entry][: acknowledged + 1] == list(range(acknowledged + 1))
     asyncio.run(store.close())
+
+
+# -- runs of the SDK, with a script in the place of its command line
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "postgresql"])
+def test_resumed_run_knows_the_first(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    command = tmp_path / "claude"
+    script = Path(__file__).parent / "scripted_claude.py"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+
+    async def ask(prompt: str, **options: Any) -> tuple[str, str]:
+        store = SMPSessionStore(address)
+        chosen = ClaudeAgentOptions(session_store=store, cli_path=str(command), cwd=work, **options)
+        messages = [message async for message in query(prompt=prompt, options=chosen)]
+        [said] = [message for message in messages if isinstance(message, AssistantMessage)]
+        [result] = [message for message in messages if isinstance(message, ResultMessage)]
+        await store.close()
+        return said.content[0].text, result.session_id  # type: ignore[union-attr]
+
+    address = make_address(kind, tmp_path, request)
+    first, session = asyncio.run(ask("I am Ada."))
+    assert first == "Before: []"
+    assert asyncio.run(ask("Who am I?", resume=session)) == ("Before: ['I am Ada.']", session)
+    with smp_memory.open(address) as memory:
+        assert "I am Ada." in [hit.record.text for hit in memory.query("Ada", types="conversation")]
+
+
+def test_example_of_the_page_runs(tmp_path: Path) -> None:
+    assert run_page("claude-agent-sdk.md", tmp_path).splitlines()[-1] == "1 ['user']"

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import smp_memory
 from smp_memory.adapters.openai_agents import SMPSession
 from smp_memory.errors import InvalidRecord
+from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
 
 set_tracing_disabled(True)
@@ -238,3 +239,7 @@ def test_tasks_of_one_process_add_to_one_session(session: SMPSession) -> None:
         assert sorted(str(item) for item in popped if item) == sorted(map(str, items))
 
     asyncio.run(run())
+
+
+def test_example_of_the_page_runs(tmp_path: Path) -> None:
+    assert run_page("openai-agents.md", tmp_path) == "You are Ada. 4\n['assistant']\n"

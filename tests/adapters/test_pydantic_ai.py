@@ -29,6 +29,7 @@ from pydantic_ai_harness.memory import (
 import smp_memory
 from smp_memory.adapters.pydantic_ai import SMPMemoryStore
 from smp_memory.errors import SizeLimitExceeded
+from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
 
 PATHS = st.sampled_from(["a", "a/b", "main/MEMORY.md", "main/x.md", "A", "..", "a//b", "", "main/sub/y"])
@@ -216,3 +217,7 @@ def test_operation_of_two_processes_counts_once(kind: str, tmp_path: Path, reque
     assert file is not None
     assert sorted(file.content.split()) == [str(number) for number in range(8)]
     asyncio.run(store.close())
+
+
+def test_example_of_the_page_runs(tmp_path: Path) -> None:
+    assert run_page("pydantic-ai.md", tmp_path) == "Tea.\n['main/MEMORY.md']\n"
