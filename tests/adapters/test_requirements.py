@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 def pins(lines: list[str]) -> dict[str, str]:
     found = [line.split(" ;")[0].split("#")[0].strip() for line in lines]
-    return dict(line.split("==") for line in found if line)
+    return dict(line.split("==") for line in found if line and not line.startswith("--"))
 
 
 def test_all_requirements_are_pinned_and_equal_those_of_dev() -> None:

@@ -18,20 +18,21 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import lru_cache
+import os
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import smp_memory
+from smp_memory.adapters.message_codec import joined, part_ids, slug_of, split, turn_of
 from smp_memory.errors import DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
 from smp_memory.model.ids import LIMIT, sha256_hex
-from smp_memory.write.content_blocks import is_message, turn_fields
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from typing import Any, TypeVar
 
+    from smp_memory.adapters.message_codec import MessageTurn
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
@@ -50,8 +51,6 @@ _TRIES = 10  # how often other processes may delete a session or an item between
 _DIGEST_LENGTH = 16  # letters of 5 bits
 _BASE32 = frozenset("abcdefghijklmnopqrstuvwxyz234567")
 _ITEM = "item"  # begins the ids of items
-_TEXT_FIELDS = ("text", "content", "memory", "data")  # the text of a value, in this order
-_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
 
 
 # -- names
@@ -64,7 +63,7 @@ def id_for(prefix: str, *names: str) -> tuple[str, dict[str, Any]]:
     A single name of small letters and digits with - between stays as it is behind the prefix. Others get a digest, and no word of a name
     with an @ is shown: ids are seen by everybody.
     """
-    slug = _slug("-".join(name for name in names if "@" not in name))
+    slug = slug_of("-".join(name for name in names if "@" not in name))
     tail = slug[-_DIGEST_LENGTH:]
     looks_like_digest = len(tail) == _DIGEST_LENGTH and _BASE32.issuperset(tail)
     if names == (slug,) and slug and not looks_like_digest and len(prefix) + len(slug) < LIMIT:
@@ -77,11 +76,6 @@ def id_for(prefix: str, *names: str) -> tuple[str, dict[str, Any]]:
 def names_in(prefix: str, id: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
     """The names that `id_for` made an id of."""
     return tuple(from_opaque(fields["opaque"])) if "opaque" in fields else (id[len(prefix) + 1 :],)
-
-
-def _slug(text: str) -> str:
-    words = "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower()).split("-")
-    return "-".join(filter(None, words))
 
 
 class Bridge:
@@ -197,31 +191,6 @@ def from_opaque(text: str) -> Any:
     return json.loads(base64.b64decode(text))
 
 
-def split(value: Any) -> tuple[str, dict[str, Any]]:
-    """The readable text of a JSON value, and the fields that hold the rest of it."""
-    for field in _TEXT_FIELDS if isinstance(value, dict) else ():
-        text = value.get(field)
-        if isinstance(text, str) and text.strip():
-            rest = {**value, field: None}
-            return text, {"exact": rest if len(rest) > 1 else None, "text_field": field}
-    if isinstance(value, str) and value.strip():
-        return value, {"exact": None, "text_field": None}
-    return _json(value), {"exact": {"value": value}, "text_field": None}
-
-
-def _json(value: Any) -> str:
-    is_text = isinstance(value, str) and value.strip()
-    return value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def joined(text: str, record: Record) -> Any:
-    """The value that `split` divided."""
-    exact, field = record.get("exact"), record.get("text_field")
-    if field is not None:
-        return {**(exact or {}), field: text}
-    return exact["value"] if exact is not None else text
-
-
 # -- items
 
 
@@ -313,29 +282,30 @@ def item_of(record: Record, score: float | None = None) -> Item | None:
 
 
 class Messages:
-    """A list of JSON messages in one session. Each is a turn."""
+    """A list of JSON messages in one session. Each is a turn; a large one has parts, which are artifacts."""
 
     def __init__(self, session: BridgeSession) -> None:
         self.session = session
 
     def add_many(self, messages: Iterable[Any], keys: Iterable[str] | None = None) -> None:
         """Append messages with one sync. With a key for each, a message whose key is known is not added again."""
-        turns = [("turn", _turn(message)) for message in messages]
-        for (_, turn), key in zip(turns, keys or (), strict=keys is not None):
-            turn["idempotency_key"] = key
+        turns = [turn_of(message) for message in messages]
+        for turn, key in zip(turns, keys or (), strict=keys is not None):
+            turn.fields["idempotency_key"] = key
         if turns:
-            self.session.write(lambda session: session.add_many(turns))
+            self.session.write(lambda session: add_turns(session, turns))
 
     def replace(self, messages: Iterable[Any]) -> None:
         """Make these the messages, at once; the old ones go to the trash."""
-        turns = [_turn(message) for message in messages]
+        turns = [turn_of(message) for message in messages]
 
         def change(session: SessionMemory) -> None:
             with session.transaction() as tx:
                 for record in session.records("turn"):
-                    tx.delete(record)
+                    for id in (record.id, *part_ids(record)):
+                        tx.delete(id)
                 for turn in turns:
-                    tx.add("turn", turn)
+                    turn.add_to(tx, session)
 
         self.session.write(change)
 
@@ -344,47 +314,58 @@ class Messages:
         return self.session.read(lambda session: list(session.records("turn", last=last)), [])
 
     def all(self) -> list[Any]:
-        return [message_of(record) for record in self.records()]
+        return [self.message(record) for record in self.records()]
 
     def last(self, count: int) -> list[Any]:
-        return [message_of(record) for record in self.records(count)] if count > 0 else []
+        return [self.message(record) for record in self.records(count)] if count > 0 else []
+
+    def message(self, record: Record) -> Any:
+        """The message that a turn holds. A turn that somebody else wrote into the session has a role and a content."""
+        state = record.get("opaque")
+        if isinstance(state, str):
+            return json.loads(state)
+        if isinstance(state, dict):
+            pieces: list[str] = self.session.read(
+                lambda session: [session.get(id).opaque for id in part_ids(record)], []
+            )
+            return json.loads("".join(pieces))
+        if "exact" not in record.given and "text_field" not in record.given:
+            return {"role": record.get("role"), "content": record.get("content")}
+        return joined(str(record.get("content")), record)
 
     def pop(self) -> Any:
         """Remove the last message and return it; None if there is none."""
         while found := self.records(1):
+            message = self.message(found[0])
             try:
-                self.session.read(lambda session: session.delete(found[0].id), None)
-                return message_of(found[0])
+                self.session.read(partial(_delete_with_parts, record=found[0]), None)
+                return message
             except MemoryNotFound:
                 pass  # another process removed it
         return None
 
     def clear(self) -> None:
         """Move all messages to the trash."""
-        ids = [record.id for record in self.records()]
+        ids = [id for record in self.records() for id in (record.id, *part_ids(record))]
         if ids:
             self.session.read(lambda session: session.delete(ids), None)
 
 
-def _turn(message: Any) -> dict[str, Any]:
-    if isinstance(message, dict):
-        text, rest = split(message)
-        fields = message
-        if rest["text_field"] is None and is_message(message):
-            fields = turn_fields(message)
-            text = fields["content"].strip() or text
-        role = _slug(str(fields.get("role") or fields.get("type") or ""))[:LIMIT]
-    else:
-        text, rest, role = _json(message), {"exact": {"value": message}}, ""
-    data = {"role": _ROLES.get(role, role) or "user", "content": text, **rest}
-    return {name: value for name, value in data.items() if value is not None}
+def add_turns(session: SessionMemory, turns: Iterable[MessageTurn]) -> None:
+    """Append messages with one sync; if one has parts, all of them as a whole."""
+    memories = [memory for turn in turns for memory in turn.memories(session)]
+    if all(kind == "turn" for kind, _ in memories):
+        session.add_many(memories)
+        return
+    with session.transaction() as tx:
+        for kind, fields in memories:
+            tx.add(kind, fields)
 
 
-def message_of(record: Record) -> Any:
-    """The message that a turn holds. A turn that somebody else wrote into the session has a role and a content."""
-    if "exact" not in record.given and "text_field" not in record.given:
-        return {"role": record.get("role"), "content": record.get("content")}
-    return joined(str(record.get("content")), record)
+def _delete_with_parts(session: SessionMemory, record: Record) -> None:
+    with session.transaction() as tx:
+        for id in (record.id, *part_ids(record)):
+            tx.delete(id)
 
 
 # -- opaque states
