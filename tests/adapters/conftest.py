@@ -1,0 +1,15 @@
+"""The stores in which adapters are tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.stores import LAYOUTS, make_address
+
+
+@pytest.fixture(params=(*LAYOUTS, "postgresql"))
+def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new store that can be opened again: in files of every layout, and in PostgreSQL."""
+    return make_address(request.param, tmp_path, request)
