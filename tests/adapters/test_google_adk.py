@@ -56,7 +56,7 @@ def texts(entries: list[MemoryEntry]) -> list[str]:
 
 def test_session_is_found_by_another_process(store_address: str) -> None:
     run(SMPMemoryService(store_address).add_session_to_memory(session(event("e1", "We chose PostgreSQL."), event("e2", "Noted.", "assistant"))))  # fmt: skip
-    [entry] = found(SMPMemoryService(store_address), "PostgreSQL")
+    entry = found(SMPMemoryService(store_address), "PostgreSQL")[0]
     assert (entry.id, entry.author, entry.content) == ("e1", "user", content("We chose PostgreSQL."))
     assert entry.timestamp == "2023-11-14T22:13:20.250000+00:00"
 
@@ -147,7 +147,7 @@ STEPS = st.lists(
 
 @settings(max_examples=25)
 @given(steps=STEPS)
-def test_each_word_finds_what_the_own_service_of_adk_finds(steps: list[Any]) -> None:
+def test_each_word_finds_first_what_the_own_service_of_adk_finds(steps: list[Any]) -> None:
     own, ours = InMemoryMemoryService(), SMPMemoryService(smp_memory.open(":memory:"))
     for name, place, argument in steps:
         for service in (own, ours):
@@ -158,7 +158,9 @@ def test_each_word_finds_what_the_own_service_of_adk_finds(steps: list[Any]) -> 
             else:
                 run(service.delete_memory(memory_id=f"s{argument}", **ADA))
     for word in ("falcon", "granite", "lantern", "orchard", "violin"):
-        assert {entry.id for entry in found(ours, word)} == {entry.id for entry in found(own, word)}
+        expected = {entry.id for entry in found(own, word)}
+        best = [entry.id for entry in found(ours, word)][: len(expected)]  # SMP adds what was said beside it
+        assert set(best) == expected
 
 
 class Scripted(BaseLlm):

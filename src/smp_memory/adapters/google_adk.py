@@ -92,7 +92,7 @@ class SMPMemoryService(BaseMemoryService):
         session = user.opened()
         if session is None or not query.strip():
             return []
-        hits = session.query(query, types=["turn", "learning"], limit=self._limit)
+        hits = self._bridge.memory.recall(query, session=session.id, types=["turn", "learning"], limit=self._limit)
         return [entry for hit in hits if (entry := _entry(hit.record)) is not None]
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:

@@ -181,7 +181,7 @@ class SMPMemoryBlock(BaseMemoryBlock[str]):
 
     def _recalled(self, asked: str, said: frozenset[str]) -> str:
         """What is known beside what was said in the messages that are in the window."""
-        hits = self._bridge.memory.query(asked, limit=self.limit + len(said), **self.options)
+        hits = self._bridge.memory.recall(asked, limit=self.limit + len(said), **self.options)
         lines = [f"- {_shortened(hit.record.text)}" for hit in hits if hit.record.text not in said][: self.limit]
         return fence("\n".join(lines)) if lines else ""
 
