@@ -292,7 +292,11 @@ def test_processes_write_one_key_and_one_conversation(
 
 MESSAGES = (
     {"role": "user", "content": "Hello"},
-    {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
     {"role": "tool", "content": "", "tool_call_id": "1"},
     {"type": "human", "data": {"content": "nested"}},
     {"type": "ai", "content": [{"type": "text", "text": "Hi"}, {"type": "image", "url": "x"}]},
@@ -313,6 +317,14 @@ def test_messages_come_back_equal_and_in_order(bridge: Bridge) -> None:
     assert messages.last(0) == messages.last(-1) == []
     assert messages.last(100) == list(MESSAGES)
     assert [record.role for record in messages.records()][:5] == ["user", "assistant", "tool", "user", "assistant"]
+
+
+def test_readable_text_of_messages_is_their_text(ram: Bridge) -> None:
+    messages = Messages(ram.session("x"))
+    messages.add_many(MESSAGES)
+    texts = [record.content for record in messages.records()]
+    assert texts[:3] == ["Hello", "[tool call: f {}]", '{"role":"tool","content":"","tool_call_id":"1"}']
+    assert texts[4] == "Hi\n\n[image: x]"
 
 
 def test_pop_and_clear_remove_messages(bridge: Bridge) -> None:

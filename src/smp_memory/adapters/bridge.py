@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import smp_memory
 from smp_memory.errors import DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
 from smp_memory.model.ids import LIMIT, sha256_hex
+from smp_memory.write.content_blocks import is_message, turn_fields
 
 if TYPE_CHECKING:
     import os
@@ -207,11 +208,8 @@ def split(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _json(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str) and value.strip()
-        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    )
+    is_text = isinstance(value, str) and value.strip()
+    return value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def joined(text: str, record: Record) -> Any:
@@ -367,9 +365,15 @@ class Messages:
 
 
 def _turn(message: Any) -> dict[str, Any]:
-    text, rest = split(message) if isinstance(message, dict) else (_json(message), {"exact": {"value": message}})
-    role = (message.get("role") or message.get("type")) if isinstance(message, dict) else None
-    role = _slug(role)[:LIMIT] if isinstance(role, str) else ""
+    if isinstance(message, dict):
+        text, rest = split(message)
+        fields = message
+        if rest["text_field"] is None and is_message(message):
+            fields = turn_fields(message)
+            text = fields["content"].strip() or text
+        role = _slug(str(fields.get("role") or fields.get("type") or ""))[:LIMIT]
+    else:
+        text, rest, role = _json(message), {"exact": {"value": message}}, ""
     data = {"role": _ROLES.get(role, role) or "user", "content": text, **rest}
     return {name: value for name, value in data.items() if value is not None}
 
