@@ -24,11 +24,12 @@ from crewai.memory.storage.backend import EmbeddingDimensionMismatchError, Stora
 from crewai.memory.storage.factory import set_memory_storage_factory
 from crewai.memory.types import MemoryRecord
 from crewai.memory.unified_memory import Memory
+from pydantic import Field
 
 from smp_memory.adapters.crewai import SMPStorage
 from tests.adapters.processes import run_killed, run_together
 
-START = datetime(2026, 1, 31, 12, 0, 0, 123456)
+START = datetime(2026, 1, 31, 12, 0, 0, 123456)  # noqa: DTZ001  # as CrewAI has them, in UTC
 SECRET = "sk-ant-api03-" + "x9Kq2" * 8
 DIMENSIONS = 64
 
@@ -71,7 +72,8 @@ def test_any_id(id: str) -> None:
     storage = new()
     storage.save([record(id), record("other")])
     got = storage.get_record(id)
-    assert got and got.id == id
+    assert got
+    assert got.id == id
     assert storage.delete(record_ids=[id]) == 1
     assert storage.get_record(id) is None
     storage.save([record(id, "Back again.")])
@@ -125,7 +127,8 @@ def test_secret_comes_back_redacted() -> None:
     storage = new()
     storage.save([record("r1", f"The token is {SECRET}", metadata={"raw": f"token {SECRET}"})])
     got = storage.get_record("r1")
-    assert got and SECRET not in got.model_dump_json()
+    assert got
+    assert SECRET not in got.model_dump_json()
 
 
 # -- beside a plain list
@@ -162,7 +165,7 @@ class PlainStorage:
 
     def within(self, prefix: str | None) -> list[MemoryRecord]:
         top = "/" + (prefix or "").strip("/")
-        return [each for each in self.held.values() if top == "/" or each.scope == top or each.scope.startswith(top + "/")]
+        return [each for each in self.held.values() if top in ("/", each.scope) or each.scope.startswith(top + "/")]
 
     def save(self, records: list[MemoryRecord]) -> None:
         self.held |= {each.id: each for each in records}
@@ -205,7 +208,10 @@ def test_storage_does_what_the_protocol_says(steps: list[tuple[str, Any]], prefi
     assert storage.list_categories(prefix) == {name: count for name in "xy" if (count := sum(name in each.categories for each in inside))}  # fmt: skip
     info = storage.get_scope_info("/a")
     below = plain.within("/a")
-    assert (info.record_count, info.oldest_record) == (len(below), min((each.created_at for each in below), default=None))
+    assert (info.record_count, info.oldest_record) == (
+        len(below),
+        min((each.created_at for each in below), default=None),
+    )
     assert info.child_scopes == storage.list_scopes("/a") == (["/a/b"] if any(each.scope.startswith("/a/b") for each in below) else [])  # fmt: skip
     assert storage.list_scopes() == sorted({"/" + each.scope.split("/")[1] for each in plain.held.values() if each.scope != "/"})  # fmt: skip
 
@@ -214,8 +220,8 @@ def test_storage_does_what_the_protocol_says(steps: list[tuple[str, Any]], prefi
 
 
 class Scripted(BaseLLM):
-    seen: list[str] = []
-    answers: list[str] = []
+    seen: list[str] = Field(default_factory=list)
+    answers: list[str] = Field(default_factory=list)
 
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
         text = messages if isinstance(messages, str) else "\n".join(str(message["content"]) for message in messages)
@@ -296,7 +302,8 @@ def test_processes_save_to_one_storage(store_address: str) -> None:
     ids = sorted(each.id for each in storage.list_records())
     assert ids == sorted(["shared", *(f"{name}{number}" for name in ("one", "two") for number in range(10))])
     shared = storage.get_record("shared")
-    assert shared and shared.content in ("one 9", "two 9")
+    assert shared
+    assert shared.content in ("one 9", "two 9")
 
 
 @pytest.mark.crash

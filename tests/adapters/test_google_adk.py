@@ -113,8 +113,15 @@ def test_direct_memories_are_found_and_deleted() -> None:
 
 def test_attached_bytes_are_named_and_not_stored() -> None:
     service = SMPMemoryService(smp_memory.open(":memory:"))
-    parts = [types.Part(text="Our logo."), types.Part(inline_data=types.Blob(data=b"x" * 3_000_000, mime_type="image/png"))]
-    run(service.add_session_to_memory(session(Event(id="e1", author="user", content=types.Content(role="user", parts=parts)))))
+    parts = [
+        types.Part(text="Our logo."),
+        types.Part(inline_data=types.Blob(data=b"x" * 3_000_000, mime_type="image/png")),
+    ]
+    run(
+        service.add_session_to_memory(
+            session(Event(id="e1", author="user", content=types.Content(role="user", parts=parts)))
+        )
+    )
     [entry] = found(service, "logo")
     assert [part.text for part in entry.content.parts] == ["Our logo.", "[image/png, 3000000 bytes, not stored]"]
 
@@ -151,7 +158,9 @@ def test_each_word_finds_first_what_the_own_service_of_adk_finds(steps: list[Any
     own, ours = InMemoryMemoryService(), SMPMemoryService(smp_memory.open(":memory:"))
     for name, place, argument in steps:
         for service in (own, ours):
-            if name == "add":  # the text of an event follows from its id: ids of events are unique and events do not change
+            if (
+                name == "add"
+            ):  # the text of an event follows from its id: ids of events are unique and events do not change
                 events = [event(f"{place}{number}", f"The {word} number {number}") for number, word in argument]
                 unique = {each.id: each for each in events}
                 run(service.add_events_to_memory(events=list(unique.values()), session_id=place, **ADA))
@@ -165,8 +174,8 @@ def test_each_word_finds_first_what_the_own_service_of_adk_finds(steps: list[Any
 
 class Scripted(BaseLlm):
     model: str = "scripted"
-    script: list[Any] = []
-    seen: list[Any] = []
+    script: list[Any]
+    seen: list[Any]
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
         self.seen.append(llm_request.model_dump_json(include={"contents"}))

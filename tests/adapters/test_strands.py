@@ -131,7 +131,8 @@ def test_states_are_exact_and_messages_are_redacted() -> None:
     repository.update_agent("s", agent(token=SECRET))
     repository.create_message("s", "architect", message(0, f"The token is {SECRET}"))
     read = repository.read_agent("s", "architect")
-    assert read and read.state == {"token": SECRET}
+    assert read
+    assert read.state == {"token": SECRET}
     assert SECRET not in str(repository.list_messages("s", "architect"))
 
 

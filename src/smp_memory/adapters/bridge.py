@@ -350,12 +350,16 @@ class Messages:
     def pop(self) -> Any:
         """Remove the last message and return it; None if there is none."""
         while found := self.records(1):
-            try:
-                self.session.read(lambda session: session.delete(found[0].id), None)
+            if self.remove(found[0].id):  # else another process removed it
                 return message_of(found[0])
-            except MemoryNotFound:
-                pass  # another process removed it
         return None
+
+    def remove(self, id: str) -> bool:
+        """Move a message, by the id of its turn, to the trash; whether it was there."""
+        try:
+            return self.session.read(lambda session: session.delete(id), None) is not None
+        except MemoryNotFound:
+            return False
 
     def clear(self) -> None:
         """Move all messages to the trash."""

@@ -15,6 +15,7 @@ import base64
 from array import array
 from collections import Counter
 from datetime import UTC, datetime
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import simsimd
@@ -138,7 +139,9 @@ class SMPStorage:
     async def asave(self, records: list[MemoryRecord]) -> None:
         await aio.call(self.save, records)
 
-    async def asearch(self, query_embedding: list[float], *args: Any, **options: Any) -> list[tuple[MemoryRecord, float]]:
+    async def asearch(
+        self, query_embedding: list[float], *args: Any, **options: Any
+    ) -> list[tuple[MemoryRecord, float]]:
         return await aio.call(self.search, query_embedding, *args, **options)
 
     async def adelete(self, *args: Any, **criteria: Any) -> int:
@@ -187,8 +190,8 @@ def _cosines(vector: Sequence[float], others: Sequence[str]) -> list[float]:
         return []
     own = memoryview(array("f", vector)).cast("B").cast("f", [1, len(vector)])
     stored = memoryview(b"".join(map(base64.b64decode, others))).cast("f", [len(others), len(vector)])
-    [distances] = memoryview(simsimd.cdist(own, stored, "cosine")).tolist()
-    return [1.0 - distance if distance == distance else -1.0 for distance in distances]
+    distances: Any = memoryview(simsimd.cdist(own, stored, "cosine")).tolist()
+    return [-1.0 if isnan(distance) else 1.0 - distance for distance in distances[0]]
 
 
 # -- scopes, categories, times
@@ -203,7 +206,10 @@ def _chosen(
         for item in items
         if (top == "/" or f"{_path(item.value['scope'])}/".startswith(f"{top}/"))
         and (not categories or not set(categories).isdisjoint(item.value["categories"]))
-        and all(name in item.value["metadata"] and item.value["metadata"][name] == value for name, value in (metadata or {}).items())
+        and all(
+            name in item.value["metadata"] and item.value["metadata"][name] == value
+            for name, value in (metadata or {}).items()
+        )
     ]
 
 
@@ -213,7 +219,13 @@ def _path(scope: str | None) -> str:
 
 def _children(parent: str, scopes: Iterable[str]) -> list[str]:
     start = parent.rstrip("/") + "/"
-    return sorted({start + rest.split("/")[0] for scope in scopes if (rest := _path(scope).removeprefix(start)) != _path(scope) and rest})
+    return sorted(
+        {
+            start + rest.split("/")[0]
+            for scope in scopes
+            if (rest := _path(scope).removeprefix(start)) != _path(scope) and rest
+        }
+    )
 
 
 def _created(item: Item) -> datetime:

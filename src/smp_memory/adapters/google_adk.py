@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, BridgeSession, Items, id_for, item_of, message_of, split
-from smp_memory.errors import DuplicateId, MemoryNotFound
+from smp_memory.adapters.bridge import Bridge, BridgeSession, Items, Messages, id_for, item_of, message_of, split
+from smp_memory.errors import DuplicateId
 
 try:
     from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
@@ -27,7 +27,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from google.adk.events.event import Event
     from google.adk.sessions.session import Session
@@ -101,14 +101,11 @@ class SMPMemoryService(BaseMemoryService):
 
     def _delete(self, user: BridgeSession, memory_id: str) -> None:
         Items(user).delete(memory_id)
-        turns: list[Record] = user.read(lambda session: list(session.records("turn")), [])
-        for turn in turns:
+        events = Messages(user)
+        for turn in events.records():
             entry = _entry(turn)
             if entry is not None and entry.id == memory_id:
-                try:
-                    user.read(lambda session, id=turn.id: session.delete(id), None)
-                except MemoryNotFound:
-                    pass  # another process deleted it
+                events.remove(turn.id)
 
 
 def _add_new(session: SessionMemory, turns: Sequence[dict[str, Any]]) -> None:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory import aio
 from smp_memory.adapters.bridge import Bridge, Messages, OpaqueLog, message_of
-from smp_memory.errors import MemoryNotFound
 from smp_memory.privacy.fence import fence, inside
 
 try:
     from llama_index.core.base.llms.types import ChatMessage, TextBlock
-    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
     from llama_index.core.memory import BaseMemoryBlock
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 except ImportError as error:
@@ -121,15 +120,8 @@ class SMPChatStore(AsyncDBChatStore):
 
     def _delete(self, key: str, entries: Sequence[_Entry]) -> list[ChatMessage]:
         """Delete messages; those that another process has not deleted meanwhile."""
-
-        def is_deleted(entry: _Entry) -> bool:
-            try:
-                return session.read(lambda opened: opened.delete(entry.record.id), None) is not None
-            except MemoryNotFound:
-                return False
-
-        session = self._bridge.session(key)
-        return _chat_messages([entry for entry in entries if is_deleted(entry)])
+        messages = self._messages(key)
+        return _chat_messages([entry for entry in entries if messages.remove(entry.record.id)])
 
 
 def _to_json(message: ChatMessage, status: MessageStatus) -> dict[str, Any]:
@@ -165,7 +157,7 @@ class SMPMemoryBlock(BaseMemoryBlock[str]):
     description: str | None = "Memories that may answer the latest message."
     priority: int = 1
     limit: int = 5
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     _bridge: Bridge = PrivateAttr()
 
     def __init__(self, memory: Memory | str | os.PathLike[str] | None = None, **fields: Any) -> None:
@@ -176,7 +168,10 @@ class SMPMemoryBlock(BaseMemoryBlock[str]):
         said = [text for message in messages or () if (text := message.content)]
         if not said:
             return ""
-        asked = next((message.content for message in reversed(messages or ()) if message.role == "user" and message.content), said[-1])
+        asked = next(
+            (message.content for message in reversed(messages or ()) if message.role == "user" and message.content),
+            said[-1],
+        )
         return await aio.call(self._recalled, asked, frozenset(said))
 
     def _recalled(self, asked: str, said: frozenset[str]) -> str:

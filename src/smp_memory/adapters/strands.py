@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from smp_memory import aio
 from smp_memory.adapters.bridge import Bridge, Items, Messages, OpaqueLog, item_of, message_of
-from smp_memory.errors import MemoryNotFound
 
 try:
     from strands.memory.types import MemoryEntry, MemoryStore
@@ -90,10 +89,7 @@ class SMPSessionRepository(SessionRepository):
         session_message.created_at = _session_message(before[-1]).created_at
         self.create_message(session_id, agent_id, session_message)
         for turn in before:
-            try:
-                self._bridge.session(session_id).read(lambda session, id=turn.id: session.delete(id), None)
-            except MemoryNotFound:
-                pass  # another process replaced it, too
+            self._messages(session_id).remove(turn.id)
 
     def list_messages(
         self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
