@@ -9,6 +9,7 @@ import json
 from array import array
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from crewai.memory.unified_memory import Memory
 from pydantic import Field
 
 from smp_memory.adapters.crewai import SMPStorage
+from tests.adapters.pages import run_page
 from tests.adapters.processes import run_killed, run_together
 
 START = datetime(2026, 1, 31, 12, 0, 0, 123456)  # noqa: DTZ001  # as CrewAI has them, in UTC
@@ -311,3 +313,7 @@ def test_acknowledged_records_survive_a_kill(store_address: str) -> None:
     acknowledged = run_killed(_ADD, store_address)
     storage = SMPStorage(store_address)
     assert all(storage.get_record(f"one{number}") for number in range(acknowledged))
+
+
+def test_example_of_the_page(tmp_path: Path) -> None:
+    assert run_page("crewai.md", tmp_path).splitlines()[-2:] == ["The team chose PostgreSQL as its database."] * 2

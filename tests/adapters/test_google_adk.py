@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from google.adk.tools import load_memory, preload_memory
 from google.genai import types
 
 from smp_memory.adapters.google_adk import SMPMemoryService
+from tests.adapters.pages import run_page
 from tests.adapters.processes import run_killed, run_together
 
 ADA = {"app_name": "shop", "user_id": "ada"}
@@ -239,3 +241,7 @@ def test_acknowledged_events_survive_a_kill(store_address: str) -> None:
     acknowledged = run_killed(_ADD, store_address)
     ids = {entry.id for entry in found(SMPMemoryService(store_address, limit=1000), "falcon")}
     assert {f"{name}{number}" for name in ("one", "both") for number in range(acknowledged)} <= ids
+
+
+def test_example_of_the_page(tmp_path: Path) -> None:
+    assert run_page("google-adk.md", tmp_path).splitlines()[-1] == "PostgreSQL."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from smp_memory.adapters.llama_index import SMPChatStore, SMPMemoryBlock
+from tests.adapters.pages import run_page
 from tests.adapters.processes import run_killed, run_together
 
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -248,3 +250,7 @@ def test_acknowledged_messages_survive_a_kill(store_address: str) -> None:
     got = words(run(SMPChatStore(store_address).get_messages("shared")))
     assert got[:acknowledged] == [f"one {number}" for number in range(acknowledged)]
     assert len(got) <= acknowledged + 1
+
+
+def test_example_of_the_page(tmp_path: Path) -> None:
+    assert run_page("llama-index.md", tmp_path) == "PostgreSQL\n2\n"

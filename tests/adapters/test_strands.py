@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 from smp_memory.adapters.strands import SMPMemoryStore, SMPSessionRepository
+from tests.adapters.pages import run_page
 from tests.adapters.processes import run_killed, run_together
 
 SECRET = "sk-ant-api03-" + "x9Kq2" * 8
@@ -281,3 +283,7 @@ def test_processes_write_as_agents_of_one_session(store_address: str) -> None:
 def test_acknowledged_messages_survive_a_kill(store_address: str) -> None:
     acknowledged = run_killed(_ADD, store_address)
     assert len(SMPSessionRepository(store_address).list_messages("s", "one")) in (acknowledged, acknowledged + 1)
+
+
+def test_example_of_the_page(tmp_path: Path) -> None:
+    assert run_page("strands.md", tmp_path) == "PostgreSQL.\n2\n"
