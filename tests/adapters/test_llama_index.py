@@ -24,6 +24,7 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from smp_memory.adapters.llama_index import SMPChatStore, SMPMemoryBlock
+from smp_memory.privacy.fence import PLACEHOLDER, fence
 from tests.adapters.pages import run_page
 from tests.adapters.processes import run_killed, run_together
 
@@ -144,6 +145,14 @@ def test_secret_comes_back_redacted() -> None:
     store = SMPChatStore(smp_memory.open(":memory:"))
     run(store.add_message("k", ChatMessage(role="user", content=f"The key is {LETTERS_OF_SECRETS}.")))
     assert LETTERS_OF_SECRETS not in run(store.get_messages("k"))[0].content
+
+
+def test_message_with_recalled_text_alone_breaks_no_chat() -> None:
+    store, told = SMPChatStore(smp_memory.open(":memory:")), fence("We use PostgreSQL")
+    blocks = [TextBlock(text=told), TextBlock(text=f"Which?\n{told}")]
+    run(store.add_messages("k", [ChatMessage(role="tool", content=told), ChatMessage(role="user", blocks=blocks)]))
+    read = run(store.get_messages("k"))
+    assert [[block.text for block in message.blocks] for message in read] == [[PLACEHOLDER], [PLACEHOLDER, "Which?\n"]]
 
 
 # -- the memory block

@@ -9,6 +9,7 @@ Guarantees
     keeping    Sessions of adapters are not compacted, archived or expired by themselves, and may grow to 250 MiB.
 
 Redaction applies to items and messages: a secret in them comes back as `[REDACTED:kind]`. It does not apply to names, keys and states.
+Text that SMP itself recalled, in a fence, is not stored again: it is missing in what comes back, or a placeholder stands for it.
 
 A value is stored once: its text in the field that people read and searches find, the rest in `exact`, with null where the text was.
 Names and keys that are not ids themselves are in `opaque`.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import smp_memory
 from smp_memory.errors import DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
 from smp_memory.model.ids import LIMIT, sha256_hex
+from smp_memory.privacy.fence import with_placeholders
 from smp_memory.write.content_blocks import is_message, turn_fields
 
 if TYPE_CHECKING:
@@ -196,7 +198,8 @@ def from_opaque(text: str) -> Any:
 
 
 def split(value: Any) -> tuple[str, dict[str, Any]]:
-    """The readable text of a JSON value, and the fields that hold the rest of it."""
+    """The readable text of a JSON value, and the fields that hold the rest of it. What SMP recalled is not stored again."""
+    value = with_placeholders(value)
     for field in _TEXT_FIELDS if isinstance(value, dict) else ():
         text = value.get(field)
         if isinstance(text, str) and text.strip():
@@ -369,6 +372,7 @@ class Messages:
 
 
 def _turn(message: Any) -> dict[str, Any]:
+    message = with_placeholders(message)
     if isinstance(message, dict):
         text, rest = split(message)
         fields = message

@@ -125,14 +125,26 @@ def _add_new(session: SessionMemory, turns: Sequence[dict[str, Any]]) -> None:
 
 
 def _turn(session_id: str, event: Event, content: types.Content, metadata: Mapping[str, object]) -> dict[str, Any]:
-    when = datetime.fromtimestamp(event.timestamp, UTC)
+    when = _moment(event.timestamp)
     entry = MemoryEntry(
-        id=event.id, content=content, author=event.author, timestamp=when.isoformat(), custom_metadata=dict(metadata)
+        id=event.id,
+        content=content,
+        author=event.author,
+        timestamp=when.isoformat() if when else None,
+        custom_metadata=dict(metadata),
     )
     id, _ = id_for(_EVENT, session_id, event.id)
     text, rest = split(_to_json(entry))
     role = "user" if event.author == "user" else "assistant"
-    return {"id": id, "role": role, "author": event.author, "created": when, "content": text, **rest}
+    data = {"id": id, "role": role, "author": event.author or None, "created": when, "content": text, **rest}
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _moment(timestamp: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(timestamp, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None  # not a time between the years 1 and 9999
 
 
 def _stored_content(content: types.Content | None) -> types.Content | None:
