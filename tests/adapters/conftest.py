@@ -1,4 +1,4 @@
-"""The stores in which adapters are tested."""
+"""The stores in which adapters are tested, and what public suites expect of pytest."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.stores import LAYOUTS, make_address
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in ("benchmark", "vcr", "enable_socket"):  # marks in langchain-tests, of plugins that are not loaded
+        config.addinivalue_line("markers", f"{name}: of a public suite")
 
 
 @pytest.fixture(params=(*LAYOUTS, "postgresql"))

@@ -411,11 +411,18 @@ class OpaqueLog:
     def __init__(self, session: BridgeSession) -> None:
         self.session = session
 
-    def add_many(self, states: Iterable[tuple[str, Any]]) -> None:
-        """Append values with one sync, each with a sentence about it."""
-        turns = [("turn", self.fields(text, value)) for text, value in states]
-        if turns:
-            self.session.write(lambda session: session.add_many(turns))
+    def add_many(self, states: Iterable[tuple[str, Any]]) -> list[Record]:
+        """Append values, each with a sentence about it: all of them or none."""
+        turns = [self.fields(text, value) for text, value in states]
+
+        def add(session: SessionMemory) -> list[Record]:
+            if len(turns) == 1:
+                return [session.add("turn", turns[0])]
+            with session.transaction() as tx:
+                added = [tx.add("turn", turn) for turn in turns]
+            return [operation.record for operation in added]
+
+        return self.session.write(add) if turns else []
 
     @staticmethod
     def fields(text: str, value: Any) -> dict[str, Any]:
