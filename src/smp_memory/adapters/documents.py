@@ -68,7 +68,8 @@ class Tree:
 
     def size(self, path: str) -> int:
         """The bytes of the texts at and below a path."""
-        return sum(len((self.content(name) or "").encode()) for name in self.within(path))
+        names = [path] if path in self.nodes else self.within(path)
+        return sum(len((self.content(name) or "").encode()) for name in names)
 
     def children(self, path: str) -> list[str]:
         """The paths of what is in a folder, sorted; those of folders end with a slash."""
