@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 
+import async_calls
 import concurrent_writes
 import contexts
 import growth_chart
@@ -54,6 +55,7 @@ AGENTS = {
     "context": contexts.contexts,
     "first-context": contexts.first_context,
     "mcp": mcp_server.calls,
+    "aio": async_calls.aio_calls,
 }
 PEOPLE = {"alone": people.alone, "pages": people.pages}
 GROUPS = {"writing": WRITING, "finding": FINDING, "forgetting": lifecycle.FIGURES, "agents": AGENTS, "people": PEOPLE}
@@ -102,7 +104,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
         prog="./dev bench",
         description=__doc__,
         epilog="./dev bench guard: slower than the last release? ./dev bench compare: SMP beside other memories. "
-        "./dev bench postgres: a store in PostgreSQL beside plain SQL and files.",
+        "./dev bench postgres: a store in PostgreSQL beside plain SQL and files. "
+        "./dev bench adapters: what adapters of frameworks cost above the calls of SMP.",
     )
     parser.add_argument("--quick", action="store_true", help="a few seconds, smaller sessions: does the harness work?")
     parser.add_argument(
@@ -165,6 +168,10 @@ def main(words: list[str]) -> int:
         import postgres
 
         return postgres.main(words[1:])
+    if words[:1] == ["adapters"]:
+        import adapters
+
+        return adapters.main(words[1:])
     if words[:1] == ["guard"]:
         import guard
 

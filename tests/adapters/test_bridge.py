@@ -17,6 +17,7 @@ import smp_memory
 from smp_memory import errors
 from smp_memory.adapters.bridge import Bridge, Items, Messages, OpaqueLog, id_for, names_in
 from smp_memory.model.ids import is_valid
+from smp_memory.privacy.fence import PLACEHOLDER, fence
 from tests.adapters.stores import KINDS, make_address
 
 ODD_NAMES = (
@@ -386,3 +387,19 @@ def test_states_are_neither_searched_nor_shown_to_agents(ram: Bridge) -> None:
     agent = ram.memory.agent("architect", "framework-x")
     assert agent.query("zebra") == []
     assert "zebra" not in ram.memory.context("architect", task="zebra graph").text
+
+
+def test_recalled_text_is_not_stored_again_and_breaks_no_message(ram: Bridge) -> None:
+    messages = Messages(ram.session("talk"))
+    told = fence("We use PostgreSQL")
+    given = [
+        {"role": "tool", "content": told},
+        {"role": "user", "content": [{"type": "text", "text": told}, {"type": "text", "text": f"Which?\n{told}"}]},
+        {"role": "user", "content": [{"type": "text", "text": told}]},
+        [told],
+    ]
+    messages.add_many(given)
+    Items(ram.session("items")).put("key", {"text": told, "more": [told, "kept"]})
+    assert messages.all() == given  # exactly, in a field that is not searched
+    assert ram.memory.query("PostgreSQL") == []
+    assert Items(ram.session("items")).all()[0].value == {"text": PLACEHOLDER, "more": [PLACEHOLDER, "kept"]}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import smp_memory
+from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
 
 pytest.importorskip("langchain_core", reason="LangChain is not installed; ./dev test-adapters has it")
@@ -180,6 +181,13 @@ def test_key_value_store(address: str) -> None:
         store.mdelete(["a/1", "unknown"])
         assert list(SMPKeyValueStore(memory, "documents").yield_keys()) == ["a/2", "b"]
         assert list(SMPKeyValueStore(memory, "other").yield_keys()) == []
+
+
+def test_example_of_page_runs(tmp_path: Path) -> None:
+    assert run_page("langchain.md", tmp_path).splitlines() == [
+        "['Hello!', 'Which database do we use?', 'PostgreSQL.']",
+        "Use PostgreSQL as database",
+    ]
 
 
 def test_missing_framework_names_the_extra() -> None:

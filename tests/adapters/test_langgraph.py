@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import smp_memory
 from smp_memory import errors
 from smp_memory.session import SessionMemory
+from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
 
 pytest.importorskip("langgraph.graph", reason="LangGraph is not installed; ./dev test-adapters has it")
@@ -533,6 +534,15 @@ def test_value_above_the_content_limit_is_a_clear_error(ram: Any) -> None:
     with pytest.raises(errors.SizeLimitExceeded, match="max_content_kb"):
         store.put(("a",), "k", {"text": "x" * 1_100_000})
     assert len(store.get(("a",), "k").value["text"]) == 1_000_000
+
+
+def test_example_of_page_runs(tmp_path: Path) -> None:
+    assert run_page("langgraph.md", tmp_path).splitlines() == [
+        "('ask',)",
+        "['by train']",
+        "{'text': 'Ada travels by train'}",
+        "Ada travels by train",
+    ]
 
 
 def test_missing_framework_names_the_extra() -> None:

@@ -9,6 +9,7 @@ Guarantees
     keeping    Sessions of adapters are not compacted, archived or expired by themselves, and may grow to 250 MiB.
 
 Redaction applies to items and messages: a secret in them comes back as `[REDACTED:kind]`. It does not apply to names, keys and states.
+Text that SMP itself recalled, in a fence, is not stored again: it is missing in what comes back, or a placeholder stands for it.
 
 A value is stored once: its text in the field that people read and searches find, the rest in `exact`, with null where the text was.
 Names and keys that are not ids themselves are in `opaque`.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import smp_memory
@@ -46,15 +47,18 @@ SETTINGS = {
     "storage.max_session_size_mb": 250,
 }
 _OPEN_SESSIONS = 256  # kept open by one adapter
+_KNOWN_IDS = 10_000  # whose names are remembered
 _TRIES = 10  # how often other processes may delete a session or an item between two steps of a write
 _DIGEST_LENGTH = 16  # letters of 5 bits
 _BASE32 = frozenset("abcdefghijklmnopqrstuvwxyz234567")
+_STATE = "state"  # the kind of turns that are states
 _ITEM = "item"  # begins the ids of items
 
 
 # -- names
 
 
+@lru_cache(_KNOWN_IDS)
 def id_for(prefix: str, *names: str) -> tuple[str, dict[str, Any]]:
     """A valid id for names of any length and characters, different for different names; and the fields from which `names_in` knows them.
 
@@ -327,26 +331,44 @@ class Messages:
                 lambda session: [session.get(id).opaque for id in part_ids(record)], []
             )
             return json.loads("".join(pieces))
-        if "exact" not in record.given and "text_field" not in record.given:
-            return {"role": record.get("role"), "content": record.get("content")}
-        return joined(str(record.get("content")), record)
+        return message_of(record)
 
     def pop(self) -> Any:
         """Remove the last message and return it; None if there is none."""
         while found := self.records(1):
             message = self.message(found[0])
-            try:
-                self.session.read(partial(_delete_with_parts, record=found[0]), None)
+            if self.remove(found[0].id):  # else another process removed it
                 return message
-            except MemoryNotFound:
-                pass  # another process removed it
         return None
+
+    def remove(self, id: str) -> bool:
+        """Move a message, by the id of its turn, to the trash; whether it was there."""
+
+        def change(session: SessionMemory) -> bool:
+            record = session.find(id)
+            if record is not None:
+                with session.transaction() as tx:
+                    for each in (id, *part_ids(record)):
+                        tx.delete(each)
+            return record is not None
+
+        try:
+            return self.session.read(change, False)
+        except MemoryNotFound:
+            return False
 
     def clear(self) -> None:
         """Move all messages to the trash."""
         ids = [id for record in self.records() for id in (record.id, *part_ids(record))]
         if ids:
             self.session.read(lambda session: session.delete(ids), None)
+
+
+def message_of(record: Record) -> Any:
+    """The message that the fields of a turn hold."""
+    if "exact" not in record.given and "text_field" not in record.given:
+        return {"role": record.get("role"), "content": record.get("content")}
+    return joined(str(record.get("content")), record)
 
 
 def add_turns(session: SessionMemory, turns: Iterable[MessageTurn]) -> None:
@@ -358,12 +380,6 @@ def add_turns(session: SessionMemory, turns: Iterable[MessageTurn]) -> None:
     with session.transaction() as tx:
         for kind, fields in memories:
             tx.add(kind, fields)
-
-
-def _delete_with_parts(session: SessionMemory, record: Record) -> None:
-    with session.transaction() as tx:
-        for id in (record.id, *part_ids(record)):
-            tx.delete(id)
 
 
 # -- opaque states
@@ -400,9 +416,14 @@ class OpaqueLog:
     @staticmethod
     def fields(text: str, value: Any) -> dict[str, Any]:
         """The fields of the turn for a value; for a transaction."""
-        return {"role": "system", "kind": "state", "content": text, "visibility": "private", "opaque": value}
+        return {"role": "system", "kind": _STATE, "content": text, "visibility": "private", "opaque": value}
 
     def records(self, last: int | None = None) -> list[OpaqueState]:
         """The values, or the last ones, the oldest first; the last ones without reading a large session."""
         found = Messages(self.session).records(last)
-        return [OpaqueState(record.given["opaque"], record) for record in found if "opaque" in record.given]
+        return [OpaqueState(record.given["opaque"], record) for record in found if is_state(record)]
+
+
+def is_state(record: Record) -> bool:
+    """Whether a turn is a state of an `OpaqueLog`, not a message."""
+    return record.get("kind") == _STATE and "opaque" in record.given

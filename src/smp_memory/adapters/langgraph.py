@@ -13,9 +13,9 @@ See docs/adapters/langgraph.md.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+from smp_memory import aio
 from smp_memory.adapters.bridge import Bridge, Items, item_of
 
 try:
@@ -74,7 +74,7 @@ class SMPStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await asyncio.to_thread(self.batch, list(ops))
+        return await aio.call(self.batch, list(ops))
 
     def close(self) -> None:
         """Close the SMP store if it was opened here."""

@@ -11,7 +11,6 @@ place: what a put of another process may refer to at the same time is never dele
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -23,6 +22,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from smp_memory import aio
 from smp_memory.adapters.bridge import Bridge, OpaqueLog
 from smp_memory.adapters.checkpoint_log import Packer, ThreadState, parts_of
 from smp_memory.errors import StorageCorrupt
@@ -343,7 +343,7 @@ class SMPSaver(BaseCheckpointSaver[int]):
     # the same for asyncio
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await asyncio.to_thread(self.get_tuple, config)
+        return await aio.call(self.get_tuple, config)
 
     async def alist(
         self,
@@ -354,11 +354,11 @@ class SMPSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while (each := await asyncio.to_thread(next, found, None)) is not None:
+        while (each := await aio.call(next, found, None)) is not None:
             yield each
 
     async def aget_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
-        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
+        return await aio.call(self.get_delta_channel_history, config=config, channels=channels)
 
     async def aput(
         self,
@@ -367,24 +367,24 @@ class SMPSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await aio.call(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await aio.call(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await aio.call(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await aio.call(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await aio.call(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
+        await aio.call(self.prune, thread_ids, strategy=strategy)
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from smp_memory.errors import InvalidRecord
 from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT
 from smp_memory.model.ids import LIMIT, sha256_hex
-from smp_memory.privacy.fence import MARK, strip
+from smp_memory.privacy.fence import MARK, strip, with_placeholders
 from smp_memory.write.content_blocks import is_message, turn_fields
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def slug_of(text: str) -> str:
 
 
 def split(value: Any) -> tuple[str, dict[str, Any]]:
-    """The readable text of a JSON value, and the fields that hold the rest of it."""
+    """The readable text of a JSON value, and the fields that hold the rest of it. What SMP recalled is not stored again."""
+    value = with_placeholders(value)
     for field in _TEXT_FIELDS if isinstance(value, dict) else ():
         text = value.get(field)
         if isinstance(text, str) and text.strip():

@@ -12,6 +12,7 @@ Non-guarantees: after a cancelled write nobody knows whether it was stored; repe
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,25 +30,27 @@ from smp_memory.write.path import Transaction
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator
     from concurrent.futures import Future
+    from datetime import datetime
     from types import TracebackType
 
+    from smp_memory.config.settings import Config
+    from smp_memory.model.candidates import Hit
+    from smp_memory.model.record import Record
     from smp_memory.search.watch import Watch
 
-FaceType = TypeVar("FaceType", bound="type[Face]")
-HIDDEN = ("store", "scope", "opened")  # for tools, which have them through `sync`
+    FaceType = TypeVar("FaceType", bound=type["Face"])
 
-_faces: dict[type, type[Face]] = {}
+HIDDEN = ("addition", "opened", "scope", "store")  # for tools, which have them through `blocking`
+
+FACES: dict[type, type[Face]] = {}
 
 
 class Face:
-    """An object of SMP whose methods are awaited. `sync` is the object itself, for tools that run in threads."""
+    """An object of SMP whose methods are awaited. `blocking` is the object itself, for tools that run in threads."""
 
-    sync_class: type
-    values: tuple[str, ...] = ()  # attributes that are read without waiting
-
-    def __init__(self, sync: Any, calls: set[Future[Any]]) -> None:
-        self.sync = sync
-        self._calls = calls  # those of the store that are not finished
+    def __init__(self, blocking: Any, calls: dict[Future[Any], int]) -> None:
+        self.blocking = blocking
+        self._calls = calls  # those of the store that are not finished, and the process that makes them
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         args = tuple(_unwrapped(each) for each in args)
@@ -56,31 +59,31 @@ class Face:
 
     def _start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         running = start(function, *args, **kwargs)
-        self._calls.add(running)
-        running.add_done_callback(self._calls.discard)
+        self._calls[running] = os.getpid()
+        running.add_done_callback(self._calls.pop)
         return running
 
     def _wrapped(self, value: Any) -> Any:
         """What a method returned; objects that read the store get their face, also in lists and pairs."""
-        face = _faces.get(type(value))
+        face = FACES.get(type(value))
         if face is not None:
             return face(value, self._calls)
-        if type(value) in (list, tuple) and value and (type(value[-1]) is tuple or type(value[-1]) in _faces):
+        if type(value) in (list, tuple) and value and (type(value[-1]) is tuple or type(value[-1]) in FACES):
             return type(value)(self._wrapped(each) for each in value)
         return value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Face) and self.sync is other.sync
+        return isinstance(other, Face) and self.blocking is other.blocking
 
     def __hash__(self) -> int:
-        return hash(self.sync)
+        return hash(self.blocking)
 
     def __repr__(self) -> str:
-        return f"Async{self.sync!r}"
+        return f"Async{self.blocking!r}"
 
 
 def _unwrapped(value: Any) -> Any:
-    return value.sync if isinstance(value, Face) else value
+    return value.blocking if isinstance(value, Face) else value
 
 
 def _finished(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -93,30 +96,39 @@ def _finished(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return value
 
 
-def _delegates(face: FaceType) -> FaceType:
-    """Class decorator: add the public methods and properties of the sync class that the face does not define itself."""
-    for kind in reversed(face.sync_class.__mro__[:-1]):
-        for name, member in vars(kind).items():
-            if not name.startswith("_") and name not in vars(face) and name not in HIDDEN:
-                setattr(face, name, _getter(name) if isinstance(member, property) else _method(name, member))
-    for name in face.values:
-        setattr(face, name, _value(name))
-    _faces[face.sync_class] = face
-    return face
+def _delegates_to(sync: type) -> Callable[[FaceType], FaceType]:
+    """Class decorator: add the public methods and properties of the sync class that the face does not define itself.
+
+    Attributes that the face annotates are read without waiting.
+    """
+
+    def complete(face: FaceType) -> FaceType:
+        for kind in sync.__mro__[:-1]:
+            for name, member in vars(kind).items():
+                if not name.startswith("_") and name not in vars(face) and name not in HIDDEN:
+                    setattr(
+                        face, name, _getter(name, member) if isinstance(member, property) else _method(name, member)
+                    )
+        for name in face.__annotations__:
+            setattr(face, name, _value(name))
+        FACES[sync] = face
+        return face
+
+    return complete
 
 
 def _method(name: str, function: Any) -> Any:
     async def method(self: Face, *args: Any, **kwargs: Any) -> Any:
-        return await self._call(getattr(self.sync, name), *args, **kwargs)
+        return await self._call(getattr(self.blocking, name), *args, **kwargs)
 
     return _named(method, name, function.__doc__)
 
 
-def _getter(name: str) -> Any:
+def _getter(name: str, read: property) -> Any:
     async def getter(self: Face) -> Any:
-        return await self._call(getattr, self.sync, name)
+        return await self._call(getattr, self.blocking, name)
 
-    return _named(getter, name, None)
+    return _named(getter, name, read.__doc__)
 
 
 def _named(function: Any, name: str, doc: str | None) -> Any:
@@ -126,18 +138,20 @@ def _named(function: Any, name: str, doc: str | None) -> Any:
 
 
 def _value(name: str) -> property:
-    return property(lambda self: self._wrapped(getattr(self.sync, name)))
+    return property(lambda self: self._wrapped(getattr(self.blocking, name)))
 
 
 # -- the classes
 
 
-@_delegates
+@_delegates_to(Memory)
 class AsyncMemory(Face):
     """A store of sessions. Tasks, threads and event loops may share it. Made by `aio.open`."""
 
-    sync_class = Memory
-    values = ("config", "global_memory", "layout", "root")
+    config: Config
+    global_memory: AsyncGlobalMemory
+    layout: str
+    root: str
 
     def watch(self, text: str | None = None, **options: Any) -> AsyncWatch:
         """Memories that match, as any process writes them; see `AsyncWatch`."""
@@ -146,10 +160,11 @@ class AsyncMemory(Face):
     async def close(self) -> None:
         """Wait for the calls that still run, then close the store. Safe to call twice."""
         try:
-            if running := [asyncio.wrap_future(each) for each in list(self._calls)]:
-                await asyncio.wait(running)
+            own = [running for running, process in self._calls.copy().items() if process == os.getpid()]
+            if own:  # those of the process that it was forked from are never finished here
+                await asyncio.wait([asyncio.wrap_future(each) for each in own])
         finally:
-            await self._call(self.sync.close)
+            await self._call(self.blocking.close)
 
     async def __aenter__(self) -> AsyncMemory:
         return self
@@ -160,70 +175,71 @@ class AsyncMemory(Face):
         await self.close()
 
 
-@_delegates
+@_delegates_to(SessionMemory)
 class AsyncSessionMemory(Face):
     """One session of a store, from `AsyncMemory.create_session` or `AsyncMemory.session`."""
 
-    sync_class = SessionMemory
-    values = ("id", "memory", "redacted", "warnings")
+    id: str
+    memory: AsyncMemory
+    redacted: dict[str, int]
+    warnings: tuple[str, ...]
 
     watch = AsyncMemory.watch
 
     def transaction(self) -> AsyncTransaction:
         """Several writes that become visible together or not at all; an exception or a cancelled call inside rolls back."""
-        return AsyncTransaction(self.sync.transaction(), self._calls)
+        return AsyncTransaction(self.blocking.transaction(), self._calls)
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for record in await self._call(self.sync.records):
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        for record in await self._call(
+            self.blocking.records
+        ):  # an iterator of the store would read it in the event loop
             yield record
 
 
-@_delegates
+@_delegates_to(AgentMemory)
 class AsyncAgentMemory(Face):
     """One session of a store as one agent may see it."""
 
-    sync_class = AgentMemory
-    values = ("agent", "id")
+    agent: str | None
+    id: str
 
     watch = AsyncMemory.watch
     transaction = AsyncSessionMemory.transaction
     __aiter__ = AsyncSessionMemory.__aiter__
 
 
-@_delegates
+@_delegates_to(GlobalMemory)
 class AsyncGlobalMemory(Face):
     """The memories for all sessions of a store."""
 
-    sync_class = GlobalMemory
 
-
-@_delegates
+@_delegates_to(Analytics)
 class AsyncAnalytics(Face):
     """Statistics, each part computed when it is first asked for: `await (await memory.analytics()).usage()`."""
 
-    sync_class = Analytics
-    values = ("now", "sessions")
+    now: datetime
+    sessions: list[str] | None
 
 
-@_delegates
+@_delegates_to(Party)
 class AsyncParty(Face):
     """Agents that share a session."""
 
-    sync_class = Party
-    values = ("agents", "session")
+    agents: list[str]
+    session: AsyncSessionMemory
 
     def __getitem__(self, agent: str) -> AsyncAgentMemory:
-        return AsyncAgentMemory(self.sync[agent], self._calls)
+        return AsyncAgentMemory(self.blocking[agent], self._calls)
 
     def __iter__(self) -> Iterator[AsyncAgentMemory]:
-        return (AsyncAgentMemory(each, self._calls) for each in self.sync)
+        return (AsyncAgentMemory(each, self._calls) for each in self.blocking)
 
 
-@_delegates
+@_delegates_to(Transaction)
 class AsyncTransaction(Face):
     """Writes that are stored together when the `async with` block ends; see `Transaction` for what they return."""
 
-    sync_class = Transaction
     _is_cut_off = False
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -231,7 +247,7 @@ class AsyncTransaction(Face):
             return await super()._call(function, *args, **kwargs)
         except asyncio.CancelledError:  # whether this write is among the collected ones depends on the moment
             self._is_cut_off = True
-            self.sync.rollback()
+            self.blocking.rollback()
             raise
 
     async def commit(self) -> None:
@@ -241,7 +257,7 @@ class AsyncTransaction(Face):
                 "transaction: a call in it was cancelled, so nothing of it was written; begin a new one.",
                 field="transaction",
             )
-        await self._call(self.sync.commit)
+        await self._call(self.blocking.commit)
 
     async def __aenter__(self) -> AsyncTransaction:
         return self
@@ -252,11 +268,11 @@ class AsyncTransaction(Face):
         if kind is None:
             await self.commit()
         else:
-            self.sync.rollback()
+            self.blocking.rollback()
 
 
 class AsyncWatch:
-    """An asynchronous iterator of hits. No thread waits: the store is looked at in short calls, so any number of tasks may watch.
+    """An asynchronous iterator of hits. No thread waits: the store is looked at in short calls.
 
     The watch begins with the first step, or with `async with session.watch(…) as hits:`. A step that is cancelled loses no hit:
     the next one gives it.
@@ -266,13 +282,13 @@ class AsyncWatch:
         self._face = face
         self._given = text, options
         self._watch: Watch | None = None
-        self._found: deque[Any] = deque()
+        self._found: deque[Hit] = deque()
         self._looking: Future[Any] | None = None
 
     def __aiter__(self) -> AsyncWatch:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> Hit:
         while not self._found:
             if self._watch is not None and self._watch.is_over:
                 raise StopAsyncIteration
@@ -290,7 +306,7 @@ class AsyncWatch:
     def _look(self) -> None:
         if self._watch is None:
             text, options = self._given
-            self._watch = self._face.sync.watch(text, **options)
+            self._watch = self._face.blocking.watch(text, **options)
         else:
             self._found.extend(self._watch.poll())
 
@@ -319,7 +335,7 @@ class Opening:
         where, options = self._given
         opening = start(open_memory, where, **options)
         try:
-            return AsyncMemory(await asyncio.wrap_future(opening), set())
+            return AsyncMemory(await asyncio.wrap_future(opening), {})
         except asyncio.CancelledError:
             start(_close_opened, opening)
             raise
