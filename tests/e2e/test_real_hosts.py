@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from smp_memory.integrations.hooks.last_calls import MCP, last_calls
 from tests.e2e.hook_host import ENVIRONMENT, Project, until
 from tests.e2e.model_server import ANSWER, ModelServer
 from tests.e2e.npm_package import installed
+from tests.user_state import user_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -53,6 +55,13 @@ class RealHost:
         assert sorted(text for _, text in self.project.turns()) == wanted
         assert len(self.project.sessions()) == 1
 
+    def is_recognised_as(self, host: str) -> None:
+        """Each call was noted as one of this host, also where the command of its hooks does not name it."""
+        until(lambda: host in last_calls(user_state(self.project.root)))
+        assert set(last_calls(user_state(self.project.root))) <= {host, MCP}
+        with self.project.open() as memory:
+            assert {session.info.project for session in memory.sessions() if session.id != "earlier"} == {"shop"}
+
 
 def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
@@ -64,6 +73,7 @@ def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER)
         host.run("-c", "-p", SECOND, "--model", "claude-sonnet-4-5", **settings)
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
+        host.is_recognised_as("claude-code")
 
 
 def test_claude_code_is_asked_to_write_down_what_was_decided(tmp_path: Path) -> None:
@@ -97,6 +107,7 @@ def test_codex_runs_hooks_and_server(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER)
         host.run(*words, "resume", "--last", SECOND, LOCAL_KEY="k")
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
+        host.is_recognised_as("codex")
 
 
 def test_gemini_runs_hooks_and_server(tmp_path: Path) -> None:
@@ -110,6 +121,7 @@ def test_gemini_runs_hooks_and_server(tmp_path: Path) -> None:
         assert ANSWER in said
         assert any(DECIDED in asked for asked in model.asked)
         host.has_recorded(FIRST, ANSWER)
+        host.is_recognised_as("gemini")
 
 
 def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
@@ -125,6 +137,7 @@ def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
         host.run("--plugin-dir", str(PLUGIN), "-p", FIRST, "--model", "claude-sonnet-4-5", **settings)
         assert any(DECIDED in asked for asked in model.asked)
         host.has_recorded(FIRST, ANSWER)
+        host.is_recognised_as("claude-code")
 
 
 def test_bmad_accepts_the_plugin(tmp_path: Path) -> None:
