@@ -127,6 +127,7 @@ FILES = {
     "vscode": {
         ".vscode/mcp.json": VSCODE,
         ".github/hooks/smp.json": HOOKS,
+        ".github/mcp.json": SERVERS,
         ".github/instructions/smp.instructions.md": '---\napplyTo: "**"\n---\n' + TEXT,
     },
     "windsurf": {"~/.codeium/windsurf/mcp_config.json": SERVERS, "~/.codeium/windsurf/memories/global_rules.md": TEXT},
@@ -144,6 +145,7 @@ FOR_USER = {
     "vscode": {
         "~/.config/Code/User/mcp.json": VSCODE,
         "~/.copilot/hooks/smp.json": HOOKS,
+        "~/.copilot/mcp-config.json": SERVERS,
         "~/.copilot/instructions/smp.instructions.md": TEXT,
     },
     "zed": {"~/.config/zed/settings.json": ZED, "~/.config/zed/AGENTS.md": TEXT},
@@ -164,6 +166,8 @@ ENTRIES: dict[str, Any] = {
     "opencode": {"type": "local", "command": ["smp", "mcp"], "enabled": True},
     "goose": {"type": "stdio", "name": "smp", "enabled": True, "cmd": "smp", "args": ["mcp"], "env_keys": [], "envs": {}, "timeout": 300},
 }  # fmt: skip
+
+COPILOT = {"type": "local", **SMP, "tools": ["*"]}
 
 
 @pytest.fixture
@@ -202,9 +206,13 @@ def tree(project: Path) -> dict[str, bytes]:
 def servers(host: str, path: Path) -> dict[str, Any]:
     text = path.read_text()
     found = yaml.safe_load(text) if path.suffix == ".yaml" else json_edit.read(text).value
-    for name in SECTIONS.get(host, ("mcpServers",)):
+    for name in section(host, path):
         found = found[name]
     return dict(found)
+
+
+def section(host: str, path: Path) -> tuple[str, ...]:
+    return ("mcpServers",) if path.parent.name in (".github", ".copilot") else SECTIONS.get(host, ("mcpServers",))
 
 
 def is_settings(name: str) -> bool:
@@ -231,7 +239,8 @@ def test_install_twice_and_undo_restores_every_byte(
         now = place(project, name).read_bytes().decode()
         assert all(line in now for line in text.splitlines() if "//" in line or "#" in line)
         if is_settings(name):
-            assert servers(host, place(project, name))["smp"] == ENTRIES.get(host, SMP)
+            expected = COPILOT if name.startswith((".github", "~/.copilot")) else ENTRIES.get(host, SMP)
+            assert servers(host, place(project, name))["smp"] == expected
         else:
             assert "smp hook --client vscode" in now or RULES in now.replace("\r\n", "\n")
     assert install(host, scope, "--undo") == 0
@@ -295,8 +304,7 @@ def test_entry_of_ours_keeps_what_the_host_added(project: Path, host: str) -> No
     if path.suffix == ".yaml":
         path.write_text(path.read_text().replace("enabled: true", "enabled: false"))
     else:
-        section = SECTIONS.get(host, ("mcpServers",))
-        text = json_edit.add(path.read_text(), (*section, "smp"), "autoApprove", ["recall"])
+        text = json_edit.add(path.read_text(), (*section(host, path), "smp"), "autoApprove", ["recall"])
         path.write_text(text.replace('"enabled": true', '"enabled": false'))
     before = servers(host, path)["smp"]
     text = path.read_text()
@@ -315,9 +323,9 @@ def test_entry_of_ours_keeps_what_the_host_added(project: Path, host: str) -> No
 def test_another_server_of_the_same_name_is_not_replaced(
     project: Path, host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = SECTIONS.get(host, ("mcpServers",))[0]
+    key = SECTIONS.get(host, ("mcpServers",))[0]
     name = next(name for name in FILES[host] if is_settings(name))
-    text = f"{section}:\n  smp:\n    cmd: other\n" if name.endswith(".yaml") else json.dumps({section: {"smp": {"command": "other"}}})  # fmt: skip
+    text = f"{key}:\n  smp:\n    cmd: other\n" if name.endswith(".yaml") else json.dumps({key: {"smp": {"command": "other"}}})  # fmt: skip
     plant(project, {name: text})
     assert install(host) == 2
     assert "is another server" in capsys.readouterr().err

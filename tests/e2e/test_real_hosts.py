@@ -124,6 +124,34 @@ def test_gemini_runs_hooks_and_server(tmp_path: Path) -> None:
         host.is_recognised_as("gemini")
 
 
+def test_copilot_runs_hooks_and_server(tmp_path: Path) -> None:
+    host = RealHost(tmp_path, "@github/copilot", "1.0.102")
+    host.install("vscode")
+    (host.home / ".copilot").mkdir()
+    (host.home / ".copilot" / "config.json").write_text(json.dumps({"trustedFolders": [str(host.project.folder)]}))
+    with ModelServer() as model:
+        settings = {"COPILOT_PROVIDER_BASE_URL": model.address, "COPILOT_PROVIDER_TYPE": "anthropic", "COPILOT_PROVIDER_API_KEY": "k", "COPILOT_MODEL": "claude-sonnet-4-5", "COPILOT_OFFLINE": "true"}  # fmt: skip
+        said = host.run("-p", FIRST, "--allow-all-tools", "--model", "claude-sonnet-4-5", **settings)
+        assert ANSWER in said
+        assert any(DECIDED in asked for asked in model.asked)
+        assert any("smp-recall" in asked for asked in model.asked)  # the tool of the MCP server
+        assert any("The MCP server `smp` is a long-term memory" in asked for asked in model.asked)
+        host.has_recorded(FIRST)
+        host.is_recognised_as("copilot")
+
+
+def test_opencode_connects_to_the_server(tmp_path: Path) -> None:
+    host = RealHost(tmp_path, "opencode-ai", "1.18.33")
+    programs = sorted(host.package.parent.glob("opencode-*-baseline/bin/opencode"))
+    if not programs:
+        pytest.skip("opencode-ai has no program for this machine")
+    host.program = [str(programs[0])]
+    host.install("opencode")
+    listed = host.run("mcp", "list")
+    assert "smp" in listed
+    assert "connected" in listed
+
+
 def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
     for manifest in (PLUGIN, PLUGIN / ".claude-plugin" / "plugin.json"):

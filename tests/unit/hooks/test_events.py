@@ -1,4 +1,4 @@
-"""Events of five hosts are parsed into one vocabulary and answered in each host's format."""
+"""Events of six hosts are parsed into one vocabulary and answered in each host's format."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ VSCODE_FIELDS = {
     "session_id": "v-1",
     "transcript_path": "/home/ada/.config/Code/User/workspaceStorage/1f/GitHub.copilot-chat/transcripts/v-1.jsonl",
 }
+COPILOT_FIELDS = {"session_id": "c3d9430c", "timestamp": "2026-01-31T10:00:00.000Z", "cwd": "/w/shop"}
+COPILOT_ENVIRONMENT = {"COPILOT_CLI": "1", "COPILOT_HOOK_DIR": "/w/shop/.github/hooks", "CLAUDE_PROJECT_DIR": "/w/shop"}
 VSCODE_DOCUMENTED = {"timestamp": "2026-01-31T10:00:00.000Z", "cwd": "/w/shop", "sessionId": "v-1"}
 
 # Host, its event, the event's fields, the environment of the hook.
@@ -81,6 +83,9 @@ REAL_EVENTS: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
     ("vscode", "SessionStart", {**VSCODE_FIELDS, "source": "new"}, {"CLAUDE_CODE_SESSION_ID": "another"}),
     ("vscode", "UserPromptSubmit", {**VSCODE_FIELDS, "prompt": "x"}, {}),
     ("vscode", "Stop", {**VSCODE_FIELDS, "stop_hook_active": False}, {}),
+    ("copilot", "SessionStart", {**COPILOT_FIELDS, "source": "new", "initial_prompt": "x"}, COPILOT_ENVIRONMENT),
+    ("copilot", "UserPromptSubmit", {**COPILOT_FIELDS, "prompt": "x"}, COPILOT_ENVIRONMENT),
+    ("copilot", "Stop", {**COPILOT_FIELDS, "stop_reason": "end_turn", "transcript_path": "/h/.copilot/session-state/c3d9430c/events.jsonl"}, COPILOT_ENVIRONMENT),
     ("vscode", "SessionStart", {**VSCODE_DOCUMENTED, "hookEventName": "SessionStart", "source": "new"}, {}),
 ]  # fmt: skip
 
@@ -124,6 +129,16 @@ def test_vscode_takes_memories_at_the_start_only() -> None:
     assert start is not None
     assert prompt is not None
     assert (takes_context(start), takes_context(prompt), start.source) == (True, False, "startup")
+
+
+def test_copilot_cli_is_told_apart_although_the_command_names_vscode() -> None:
+    """Both run the hooks in `.github/hooks`."""
+    event = read(
+        {**COPILOT_FIELDS, "hook_event_name": "UserPromptSubmit", "prompt": "x"}, "vscode", **COPILOT_ENVIRONMENT
+    )
+    assert event is not None
+    assert (event.client, takes_context(event)) == ("copilot", True)
+    assert json.loads(answer(event, "memories")) == {"additionalContext": "memories"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""The events of five hosts in one vocabulary, and the document that answers an event in the host's format. Pure.
+"""The events of six hosts in one vocabulary, and the document that answers an event in the host's format. Pure.
 
-| kind | Claude Code, Codex, VS Code | Gemini CLI | Cursor |
+| kind | Claude Code, Codex, VS Code, Copilot CLI | Gemini CLI | Cursor |
 |---|---|---|---|
 | start | SessionStart | SessionStart | sessionStart |
 | prompt | UserPromptSubmit | BeforeAgent | beforeSubmitPrompt |
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-CLAUDE, CODEX, GEMINI, CURSOR, VSCODE = "claude-code", "codex", "gemini", "cursor", "vscode"
-CLIENTS = (CLAUDE, CODEX, GEMINI, CURSOR, VSCODE)
+CLAUDE, CODEX, GEMINI, CURSOR = "claude-code", "codex", "gemini", "cursor"
+VSCODE, COPILOT = "vscode", "copilot"  # they read the same files with hooks
+CLIENTS = (CLAUDE, CODEX, GEMINI, CURSOR, VSCODE, COPILOT)
 START, PROMPT, REPLY, END = "start", "prompt", "reply", "end"
 AGENT_START, AGENT_REPLY, COMPACT, COMPACTED = "agent-start", "agent-reply", "compact", "compacted"
 
@@ -60,6 +61,7 @@ _CLAUDE_SESSION = (
     "CLAUDE_CODE_SESSION_ID"  # set for each hook; other hosts that run inside of Claude Code have another session
 )
 _VSCODE_NAMES = {"hookEventName": "hook_event_name", "sessionId": "session_id"}  # as its documentation spells them
+_COPILOT_VARIABLE = "COPILOT_HOOK_DIR"  # set by the command line, not by VS Code
 _VSCODE_FOLDER = "/github.copilot-chat/"  # in the path of its transcripts
 _PERSON_SOURCES = (
     "",
@@ -175,6 +177,8 @@ def read(raw: bytes, client: str, environ: Mapping[str, str]) -> HookEvent | Non
     if not isinstance(name, str) or name not in KINDS:
         return None
     host = client if client in CLIENTS else detect_client(payload, environ)
+    if host == VSCODE and environ.get(_COPILOT_VARIABLE):
+        host = COPILOT
     event = HookEvent(host or CLAUDE, name, payload, is_client_certain=bool(host))  # many other hosts copy Claude Code
     return event if event.session else None
 
@@ -193,7 +197,8 @@ def detect_client(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str
         return CODEX
     if session and (environ.get(_CLAUDE_SESSION) == session or _is_claude_transcript(path, session)):
         return CLAUDE
-    return VSCODE if "hookEventName" in payload or _VSCODE_FOLDER in path.lower() else ""
+    is_copilot = "timestamp" in payload and environ.get(_COPILOT_VARIABLE)
+    return VSCODE if is_copilot or "hookEventName" in payload or _VSCODE_FOLDER in path.lower() else ""
 
 
 def _is_claude_transcript(path: str, session: Any) -> bool:
@@ -235,5 +240,6 @@ def _document(event: HookEvent, context: str) -> dict[str, Any] | None:
             return {"continue": True}
         return {"additional_context": context} if context else None
     if context:
-        return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": context}}
+        inner = {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": context}}
+        return {"additionalContext": context} if event.client == COPILOT else inner
     return {} if event.client == GEMINI else None

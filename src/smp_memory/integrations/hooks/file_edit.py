@@ -143,6 +143,11 @@ def stated_store(text: str) -> str:
 # -- JSON settings
 
 SERVER = "smp"
+_COMMAND = (
+    "type",
+    "command",
+    "args",
+)  # what an entry of ours must say; the rest may be changed by the host or a person
 _BARE_SERVERS = ("type", "command", "url", "enabled")  # names in the entry of a server
 
 
@@ -267,7 +272,7 @@ def _with_server(text: str, section: tuple[str, ...], server: dict[str, Any]) ->
         return json_edit.add(text, path, SERVER, server)
     if not is_our_server(known):
         raise NotPlainJson(f'"{".".join(path)}.{SERVER}" is another server')
-    wanted = {**known, **server, "enabled": known["enabled"]} if "enabled" in known else {**known, **server}
+    wanted = {**server, **known, **{name: server[name] for name in _COMMAND if name in server}}
     if wanted == known:
         return text
     return json_edit.add(json_edit.remove(text, (*path, SERVER)), path, SERVER, wanted)

@@ -57,7 +57,7 @@ _VSCODE_SECONDS = {
 
 # Forms of an entry.
 GROUPED, NAMED, PLAIN, TYPED = "grouped", "named", "plain", "typed"  # of a hook
-SPLIT, STDIO, LIST, TOML, YAML = "split", "stdio", "list", "toml", "yaml"  # of the MCP server
+SPLIT, STDIO, LOCAL, LIST, TOML, YAML = "split", "stdio", "local", "list", "toml", "yaml"  # of the MCP server
 
 
 class HostPart:
@@ -193,7 +193,7 @@ HOSTS: dict[str, Host] = {
         user="Cursor takes memories at the start of a session only; prompts cannot be added to.",
     ),
     "vscode": Host(
-        "VS Code (Copilot)",
+        "VS Code",
         ("{project}/.vscode", "{vscode}", "{copilot}"),
         (
             HostPart(
@@ -205,6 +205,7 @@ HOSTS: dict[str, Host] = {
                 new_file='{\n  "version": 1\n}\n',
             ),
             HostPart("{project}/.vscode/mcp.json", "{vscode}/mcp.json", section=("servers",), form=STDIO),
+            HostPart("{project}/.github/mcp.json", "{copilot}/mcp-config.json", section=_SERVERS, form=LOCAL),
             HostPart(
                 "{project}/.github/instructions/smp.instructions.md",
                 "{copilot}/instructions/smp.instructions.md",

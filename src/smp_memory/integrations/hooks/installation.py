@@ -84,6 +84,8 @@ def _edit(name: str, part: HostPart, path: str, target: InstallTarget, command: 
 def _server_entry(form: str, server: dict[str, Any]) -> dict[str, Any]:
     if form == hosts.LIST:
         return {"type": "local", "command": [server["command"], *server["args"]], "enabled": True}
+    if form == hosts.LOCAL:
+        return {"type": "local", **server, "tools": ["*"]}
     return {"type": "stdio", **server} if form == hosts.STDIO else server
 
 

@@ -25,7 +25,11 @@ MCP, OTHER = "mcp", "other"
 _LIMIT_BYTES = 1 << 20
 
 WITH_HOOKS = {name: host for name, host in HOSTS.items() if any(part.hooks for part in host.parts)}
-TITLES = {name: host.title for name, host in WITH_HOOKS.items()} | {OTHER: "Another host", MCP: "MCP client"}
+TITLES = {name: host.title for name, host in WITH_HOOKS.items()} | {
+    "copilot": "Copilot CLI",  # it has its hooks from VS Code's row
+    OTHER: "Another host",
+    MCP: "MCP client",
+}
 
 
 def note_call(state: UserState, client: str) -> None:
