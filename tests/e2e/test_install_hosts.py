@@ -21,7 +21,7 @@ from smp_memory.errors import UserError
 from smp_memory.integrations.hooks import json_edit
 from smp_memory.integrations.hooks.block_edit import RULES, rules_edit, toml_edit, yaml_edit
 from smp_memory.integrations.hooks.file_edit import FileEdit
-from smp_memory.integrations.hooks.hosts import HOSTS
+from smp_memory.integrations.hooks.hosts import HOSTS, InstallTarget
 
 SMP = {"command": "smp", "args": ["mcp"]}
 GOOSE = """\
@@ -332,6 +332,22 @@ def test_another_server_of_the_same_name_is_not_replaced(
     assert place(project, name).read_text() == text
 
 
+def test_entry_that_cline_wrote_anew_is_ours(project: Path) -> None:
+    path = place(project, "~/.cline/data/settings/cline_mcp_settings.json")
+    text = json.dumps({"mcpServers": {"smp": {"transport": {"type": "stdio", **SMP}, "disabled": True}}}, indent=2)
+    plant(project, {"~/.cline/data/settings/cline_mcp_settings.json": text})
+    assert install("cline") == 0
+    assert path.read_text() == text
+    assert main(["install", "cline", "--yes", "--command", "/new/smp"]) == 0
+    assert json.loads(path.read_text())["mcpServers"]["smp"] == {
+        "command": "/new/smp",
+        "args": ["mcp"],
+        "disabled": True,
+    }
+    assert install("cline", "--undo") == 0
+    assert json.loads(path.read_text()) == {}
+
+
 # -- rules
 
 
@@ -549,3 +565,22 @@ def test_settings_that_goose_wrote_again_lose_our_entry_only(tmp_path: Path) -> 
     left = yaml.safe_load(edit.without())
     assert left == yaml.safe_load(GOOSE)
     assert os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("platform", "pattern", "expected"),
+    [
+        ("linux", "{vscode}/mcp.json", "/home/ada/.config/Code/User/mcp.json"),
+        ("darwin", "{vscode}/mcp.json", "/home/ada/Library/Application Support/Code/User/mcp.json"),
+        ("darwin", "{zed}/settings.json", "/home/ada/.config/zed/settings.json"),
+        ("linux", "{config}/opencode", "/xdg/opencode"),
+        ("linux", "{home}/.kiro", "/home/ada/.kiro"),
+        ("linux", "{project}/.zed/settings.json", "/w/.zed/settings.json"),
+    ],
+)
+def test_folders_of_hosts_are_those_of_the_platform(
+    monkeypatch: pytest.MonkeyPatch, platform: str, pattern: str, expected: str
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    target = InstallTarget("user", "/w", "/home/ada", {"XDG_CONFIG_HOME": "/xdg"})
+    assert target.path(pattern) == expected

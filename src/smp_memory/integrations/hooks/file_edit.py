@@ -143,11 +143,8 @@ def stated_store(text: str) -> str:
 # -- JSON settings
 
 SERVER = "smp"
-_COMMAND = (
-    "type",
-    "command",
-    "args",
-)  # what an entry of ours must say; the rest may be changed by the host or a person
+_NESTED = "transport"
+_COMMAND = ("type", "command", "args")  # must be as intended; the host or a person may change the rest
 _BARE_SERVERS = ("type", "command", "url", "enabled")  # names in the entry of a server
 
 
@@ -272,9 +269,11 @@ def _with_server(text: str, section: tuple[str, ...], server: dict[str, Any]) ->
         return json_edit.add(text, path, SERVER, server)
     if not is_our_server(known):
         raise NotPlainJson(f'"{".".join(path)}.{SERVER}" is another server')
-    wanted = {**server, **known, **{name: server[name] for name in _COMMAND if name in server}}
-    if wanted == known:
+    wanted = {name: server[name] for name in _COMMAND if name in server}
+    stated = _command_part(known)
+    if all(stated.get(name) == value for name, value in wanted.items()):
         return text
+    wanted = {**server, **{name: value for name, value in known.items() if name != _NESTED}, **wanted}
     return json_edit.add(json_edit.remove(text, (*path, SERVER)), path, SERVER, wanted)
 
 
@@ -308,11 +307,18 @@ def is_our_server(server: Any) -> bool:
     """Whether an entry runs `smp mcp`: a program and its arguments, or one list of both."""
     if not isinstance(server, dict):
         return False
-    command, words = server.get("command", server.get("cmd")), server.get("args")
+    stated = _command_part(server)
+    command, words = stated.get("command", stated.get("cmd")), stated.get("args")
     parts = [*(command if isinstance(command, list) else [command]), *(words if isinstance(words, list) else [])]
     import shlex
 
     return all(isinstance(part, str) for part in parts) and runs(shlex.join(parts), "mcp")
+
+
+def _command_part(server: dict[str, Any]) -> dict[str, Any]:
+    """The part of an entry that has the command: Cline nests it when it writes its file anew."""
+    inner = server.get(_NESTED)
+    return inner if isinstance(inner, dict) else server
 
 
 def _object(settings: Any, name: str) -> dict[str, Any]:
