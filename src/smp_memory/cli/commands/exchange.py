@@ -7,6 +7,7 @@ import sys
 
 from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.render import one_line, paint, plural, value_text
+from smp_memory.discovery import project_name
 from smp_memory.errors import UserError
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
@@ -312,7 +313,7 @@ def _import_project(call: Invocation) -> None:
         files,
         "bmad",
         options.name or options.session,
-        project=os.path.basename(project.folder),
+        project=project_name(project.folder),
         author=call.author,
         dry_run=options.dry_run,
         progress=None if options.json else progress,

@@ -14,11 +14,9 @@ was cleared or compacted since. Reads only: no maintenance is run, nothing count
 
 from __future__ import annotations
 
-import os
-
 from smp_memory import search
 from smp_memory.config.settings import RECORD
-from smp_memory.discovery import folder_of_store
+from smp_memory.discovery import folder_of_store, project_name
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.integrations.hooks.prompt_recall import MOST_CHARACTERS, recall_for_prompt
@@ -49,7 +47,7 @@ def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookReca
 
 def recall_in_state(reader: Reader, event: HookEvent, session: str, state: HookSession) -> HookRecall:
     """The same, given what is known about the host's session."""
-    reader.project = "" if folder_of_store(reader.root) else os.path.basename(os.path.abspath(event.cwd or reader.root))
+    reader.project = "" if folder_of_store(reader.root) else project_name(event.cwd or reader.root)
     reader.use_config_of(state.session)
     is_agent = event.kind == AGENT_START
     for setting in ("hooks.recall", "hooks.recall_agents") if is_agent else ("hooks.recall",):

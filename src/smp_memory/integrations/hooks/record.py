@@ -20,7 +20,7 @@ import os
 import time
 
 from smp_memory.config.settings import RECORD
-from smp_memory.discovery import folder_of_store
+from smp_memory.discovery import folder_of_store, project_name
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
 from smp_memory.integrations.hooks.session_state import (
@@ -397,9 +397,10 @@ class _Recording:
 
     def _create_session(self) -> SessionMemory:
         event = self._event
+        folder = folder_of_store(self._memory.root) or event.cwd
         fields: dict[str, Any] = {
             "author": event.client,
-            "project": _project_name(self._memory.root, event.cwd) or None,
+            "project": project_name(folder) if folder else None,
             "agents": [event.client],
             "host": event.client,
             "host_session": event.session,
@@ -461,11 +462,6 @@ def _is_same_prompt(before: str, now: str) -> bool:
         and parts[1].isdigit()
         and int(others[1]) - int(parts[1]) <= _DUPLICATE_SECONDS
     )
-
-
-def _project_name(root: str, cwd: str) -> str:
-    """The name of the project's folder."""
-    return folder_of_store(root) or (os.path.basename(os.path.abspath(cwd)) if cwd else "")
 
 
 def _now() -> str:
