@@ -25,8 +25,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from smp_memory.importers import bmad_stories
-from smp_memory.importers.bmad_stories import MarkdownItem, date_in, front_matter, items
 from smp_memory.importers.ingest import ImportFile, IngestedMemory, Source
+from smp_memory.importers.markdown_items import MarkdownItem, date_in, front_matter, items
 from smp_memory.integrations.bmad.project import V4, Project, yaml_value
 
 if TYPE_CHECKING:

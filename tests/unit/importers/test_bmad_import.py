@@ -14,8 +14,9 @@ import pytest
 
 import smp_memory
 from smp_memory.importers.bmad import find_memory_files
-from smp_memory.importers.bmad_stories import action_key, items
+from smp_memory.importers.bmad_stories import action_key
 from smp_memory.importers.ingest import SESSION, IngestReport, ingest_files
+from smp_memory.importers.markdown_items import items
 from smp_memory.integrations.bmad.project import find_project
 from smp_memory.memory import Memory
 from smp_memory.privacy.fence import fence
