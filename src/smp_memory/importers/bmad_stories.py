@@ -23,7 +23,7 @@ from typing import Any
 
 from smp_memory.errors import InvalidFormat
 from smp_memory.importers.ingest import ANYWHERE, IngestedMemory, Source
-from smp_memory.importers.markdown_items import MarkdownItem, date_in, front_matter, items
+from smp_memory.importers.markdown_items import MarkdownItem, date_in, first_title, front_matter, items
 from smp_memory.integrations.bmad.workflow import Located, WorkflowText, parse
 
 _STATUSES = {"open": "open", "in-progress": "in-progress", "done": "done"}
@@ -163,8 +163,7 @@ def _story_item(item: MarkdownItem, section: str, title: str, done: bool) -> Ing
 
 
 def _title(source: Source) -> str:
-    first = next((line.strip("# ") for line in source.lines if line.startswith("# ")), "")
-    return first or posixpath.basename(source.name).removesuffix(".md")
+    return first_title(source.lines) or posixpath.basename(source.name).removesuffix(".md")
 
 
 def _status(source: Source) -> str:

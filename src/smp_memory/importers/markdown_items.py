@@ -1,6 +1,6 @@
-"""Split Markdown into items: list items, paragraphs and table rows, each with its line and the headings above it.
+"""Split Markdown into items or into sections, each with its line and the headings above it.
 
-Guarantees: pure, never raises, linear in the text. Front matter, comments and placeholders such as "None yet" are left out. Text
+Items are list items, paragraphs and table rows; a section is all text between two headings. Guarantees: pure, never raises, linear in the text. Front matter, comments and placeholders such as "None yet" are no items. Text
 indented below an item belongs to it, and so does a code block after it.
 """
 
@@ -49,6 +49,32 @@ def front_matter(text: str) -> tuple[dict[str, str], int]:
     return {name.strip(): value.strip().strip("\"'") for name, colon, value in pairs if colon}, end + 1 if end else 0
 
 
+def properties(text: str) -> tuple[dict[str, list[str]], int]:
+    """The fields of the front matter as lists of texts, and its number of lines: `a: x`, `a: [x, y]`, and lists below `a:`."""
+    lines = text.splitlines()
+    _, length = front_matter(text)
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lines[1 : max(length - 1, 1)]:
+        stripped = line.strip()
+        if stripped.startswith("- "):
+            current.append(_unquoted(stripped[2:]))
+        elif stripped and not line.startswith((" ", "\t", "#")):
+            name, _, value = stripped.partition(":")
+            current = found[name.strip()] = _values(value.strip())
+    return {name: [value for value in values if value] for name, values in found.items()}, length
+
+
+def _values(value: str) -> list[str]:
+    if value.startswith("[") and value.endswith("]"):
+        return [_unquoted(each) for each in value[1:-1].split(",")]
+    return [_unquoted(value)]
+
+
+def _unquoted(text: str) -> str:
+    return text.strip().strip("\"'").strip()
+
+
 def date_in(text: str) -> str | None:
     """The first date, or date and time, as ISO 8601; a time without a zone stays without one."""
     found = _DATE.search(text)
@@ -56,6 +82,40 @@ def date_in(text: str) -> str | None:
         return None
     day, time, zone = found.groups()
     return f"{day}T{time}{zone}" if time else day
+
+
+class Section(NamedTuple):
+    headings: tuple[str, ...]  # its own heading and those above it, outermost first; empty before the first
+    lines: list[str]
+    line: int  # the number of the first of these lines
+
+
+def sections(text: str) -> list[Section]:
+    """The sections of a text that have text of their own, in order, without its front matter."""
+    _, begin = front_matter(text)
+    headings: list[tuple[int, str]] = []
+    found = [Section((), [], begin + 1)]
+    fence = ""
+    for number, line in enumerate(text.splitlines()[begin:], begin + 1):
+        opening, heading = _FENCE.match(line), None if fence else _HEADING.match(line)
+        if opening and (not fence or line.strip().startswith(fence)):
+            fence = "" if fence else opening[1]
+        if heading is None:
+            found[-1].lines.append(line)
+            continue
+        headings = [each for each in headings if each[0] < len(heading[1])]
+        headings.append((len(heading[1]), _heading_text(heading[2])))
+        found.append(Section(tuple(title for _, title in headings), [], number + 1))
+    return [section for section in found if any(line.strip() for line in section.lines)]
+
+
+def first_title(lines: list[str]) -> str:
+    """The first heading of the first level; empty if there is none."""
+    return next((line.strip("# ") for line in lines if line.startswith("# ")), "")
+
+
+def _heading_text(text: str) -> str:
+    return text.rstrip().rstrip("#").strip("* \t")
 
 
 def items(text: str) -> list[MarkdownItem]:
@@ -106,7 +166,7 @@ def _blocks(text: str) -> Iterator[tuple[list[str], int, tuple[str, ...], bool |
         gap = not line.strip()
         if heading:
             headings = [each for each in headings if each[0] < len(heading[1])]
-            headings.append((len(heading[1]), heading[2].rstrip().rstrip("#").strip("* \t")))
+            headings.append((len(heading[1]), _heading_text(heading[2])))
             columns = []
         elif is_row:
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]

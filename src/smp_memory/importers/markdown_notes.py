@@ -1,0 +1,288 @@
+"""Read Markdown notes: a folder of Obsidian or of plain files, and the instructions of coding agents.
+
+Instructions (`CLAUDE.md`, `AGENTS.md`, `GEMINI.md`, `.cursorrules`, `.cursor/rules/*.mdc`, `copilot-instructions.md`, …) are read item by
+item: each rule is a preference with its heading as topic; below headings such as "Overview" or "Architecture" an item is a learning.
+
+Notes are read section by section: each section is a learning that follows its file, with the title of the note as topic. Items below a
+heading "Decisions", "Preferences", "Open questions", "To do" or "Lessons learned" are memories of that type. Tags come from the front
+matter and from `#tag` in the text; links that lead to another note are references to its file; the date comes from the front matter or
+from the name of a daily note.
+
+Guarantees: read-only; links of the file system are not followed; the settings, the trash, templates and drawings of Obsidian, and folders
+of tools and packages are not entered. What SMP or claude-mem wrote into a file of instructions is left out. The order is deterministic.
+Non-guarantee: a section that was removed from its file, or a rule that was reworded there, stays as it was imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.files.ownership import plain_bytes
+from smp_memory.importers.ingest import ImportFile, IngestedMemory, Source
+from smp_memory.importers.markdown_items import MarkdownItem, Section, date_in, first_title, items, properties, sections
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_TITLES = ("title", "name")
+_DATES = ("created", "created_at", "date", "date created", "creation-date")
+_BY_HEADING = (  # whole headings, because a section on risks is not a list of open risks
+    (re.compile(r"(key |main |our )?decisions?( log| made| record)?"), "decision"),
+    (re.compile(r"(my |user |user's |team )?preferences?"), "preference"),
+    (re.compile(r"(open |unresolved )(questions?|issues?|items?|points?|tasks?)|to-?\s?dos?|action items?|next steps?|blockers?|questions?"), "finding"),
+    (re.compile(r"(lessons?( learn(ed|t))?|learnings?|takeaways?|insights?|what (i|we) learn(ed|t))"), "learning"),
+)  # fmt: skip
+_FACTS = re.compile(
+    r"\b(overview|architecture|structure|background|about|glossary|layout|stack|history|introduction|description"
+    r"|repository|directories|folders|files|commands?|environment|resources|references|links)\b"
+)
+_TAG = re.compile(r"(?<![\w#&/\[(])#((?:\w|[-/])*[^\W\d](?:\w|[-/])*)")
+_WIKILINK = re.compile(r"\[\[([^\[\]|#^]+)(?:[#^|][^\[\]]*)?\]\]")
+_LINK = re.compile(r"\]\(<?([^()<>#\s]+\.md)(?:#[^()\s]*)?>?\)")
+_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
+_GENERATED = tuple(
+    (re.compile(rf"{begin}.*?(?:{end}|\Z)", re.DOTALL))
+    for begin, end in (
+        (r"<!-- smp\b[^\n]*begin", r"<!-- smp\b[^\n]*end[^\n]*-->"),
+        (r"<claude-mem-context>", r"</claude-mem-context>"),
+    )
+)
+_MOST_CHARACTERS = 6000  # of a section in one memory
+
+
+# -- instructions of coding agents
+
+
+def read_instructions(source: Source) -> Iterator[IngestedMemory]:
+    """Rules, item by item."""
+    fields, _ = properties(source.text)
+    applies_to = [name for value in fields.get("globs", fields.get("applyTo", [])) for name in value.split(",") if name]
+    text = without_generated(source.text)
+    found = False
+    for item in items(text):
+        found = True
+        yield _rule(item, source.name, [name.strip() for name in applies_to])
+    if text.strip() and not found:
+        source.cannot_read(1, "no rules: neither list items nor paragraphs")
+
+
+def _rule(item: MarkdownItem, name: str, applies_to: list[str]) -> IngestedMemory:
+    type = "learning" if _FACTS.search(item.heading.lower()) else "preference"
+    topic = item.heading or posixpath.basename(name).rpartition(".")[0] or posixpath.basename(name)
+    fields = {type: item.text, "category": "instructions", "topic": topic, "tags": ["instructions"]}
+    if applies_to and type == "preference":
+        fields["applies_to"] = applies_to
+    return IngestedMemory(type, fields, item.line, f"{type} {item.text}")
+
+
+def without_generated(text: str) -> str:
+    """The text without blocks that SMP or claude-mem wrote; its lines keep their numbers."""
+    for block in _GENERATED:
+        text = block.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return text
+
+
+# -- notes
+
+
+def read_note(source: Source, notes: Mapping[str, str] | None = None) -> Iterator[IngestedMemory]:
+    """Sections and items of a note. `notes` has the files of all notes by their name in lower case."""
+    fields, _ = properties(source.text)
+    if "excalidraw-plugin" in fields:
+        source.cannot_read(1, "a drawing of Excalidraw, not a note")
+        return
+    note = _Note(source, fields, notes or {})
+    listed = {item.line: item for item in items(source.text) if _type_of(item.headings)}
+    yield from (note.item(item) for item in listed.values())
+    for section in sections(source.text):
+        if not _type_of(section.headings):
+            yield from note.section(section)
+
+
+def _type_of(headings: tuple[str, ...]) -> str:
+    """The type of the items below these headings; empty if it is a section of prose."""
+    for heading in reversed(headings):
+        words = heading.strip(" :*_").lower()
+        for pattern, type in _BY_HEADING:
+            if pattern.fullmatch(words):
+                return type
+    return ""
+
+
+class _Note:
+    """What all memories of a note have in common."""
+
+    def __init__(self, source: Source, fields: dict[str, list[str]], notes: Mapping[str, str]) -> None:
+        self._source = source
+        self._notes = notes
+        stem = posixpath.basename(source.name).removesuffix(".md")
+        stated = (fields[name][0] for name in _TITLES if fields.get(name))
+        self._title = next(stated, "") or first_title(source.lines) or stem
+        self._tags = [tag.lstrip("#") for value in fields.get("tags", fields.get("tag", [])) for tag in value.split()]
+        self._aliases = fields.get("aliases", fields.get("alias", []))
+        dates = (date_in(fields[name][0]) for name in _DATES if fields.get(name))
+        self._when = next(filter(None, dates), None) or date_in(stem)
+        self._is_first = True
+
+    def item(self, item: MarkdownItem) -> IngestedMemory:
+        type = _type_of(item.headings)
+        fields = {**self._common(item.text), type: item.text, "section": item.heading}
+        if type == "finding":
+            fields |= {"category": "note", "status": "resolved" if item.checked else "open"}
+        when = date_in(item.text[:24]) or self._when
+        follows = "status" if type == "finding" else ""
+        return IngestedMemory(type, fields, item.line, f"{type} {item.text}", when, follows)
+
+    def section(self, section: Section) -> Iterator[IngestedMemory]:
+        title = section.headings[-1] if section.headings else ""
+        for number, (text, line) in enumerate(_parts(section)):
+            fields = {**self._common(text), "learning": text, "category": "note"}
+            if title and title != self._title:
+                fields["section"] = title
+            key = "\n".join((*section.headings, f"part {number}"))
+            yield IngestedMemory("learning", fields, line, key, self._when, "learning")
+
+    def _common(self, text: str) -> dict[str, Any]:
+        plain = _CODE.sub(" ", text)
+        fields: dict[str, Any] = {"topic": self._title, "tags": _unique([*self._tags, *_TAG.findall(plain)])}
+        references = self._references(plain)
+        if references:
+            fields["references"] = references
+        if self._is_first and self._aliases:
+            fields["aliases"] = self._aliases
+        self._is_first = False
+        return fields
+
+    def _references(self, text: str) -> list[str]:
+        """The files of the notes that a text links to; a link that leads nowhere stays in the text alone."""
+        names = [found.strip().removesuffix(".md") for found in _WIKILINK.findall(text)]
+        names += [found.replace("%20", " ").removesuffix(".md") for found in _LINK.findall(text)]
+        files = [self._notes.get(name.lower()) or self._notes.get(posixpath.basename(name).lower()) for name in names]
+        return _unique([file for file in files if file and file != self._source.name])
+
+
+def _parts(section: Section) -> Iterator[tuple[str, int]]:
+    """The text of a section and its line; a long one in parts that end at a blank line."""
+    lines: list[str] = []
+    size, line = 0, section.line
+    for number, text in enumerate(section.lines, section.line):
+        if size > _MOST_CHARACTERS and not text.strip():
+            yield "\n".join(lines).strip(), line
+            lines, size = [], 0
+        if not lines:
+            line = number
+        if lines or text.strip():
+            lines.append(text)
+            size += len(text) + 1
+    if lines:
+        yield "\n".join(lines).strip(), line
+
+
+def _unique(values: list[str]) -> list[str]:
+    return list(dict.fromkeys(value for value in values if value))
+
+
+# -- files
+
+_INSTRUCTIONS = frozenset(
+    "claude.md claude.local.md agents.md agent.md gemini.md copilot-instructions.md .cursorrules .windsurfrules .clinerules .goosehints"
+    .split()
+)  # fmt: skip
+_RULE_FOLDERS = (".cursor/rules", ".windsurf/rules", ".clinerules", ".claude/rules", ".github/instructions", ".kiro/steering")
+_ENTERED_HIDDEN = frozenset((".cursor", ".windsurf", ".clinerules", ".claude", ".github", ".kiro"))
+_NOT_ENTERED = frozenset("node_modules __pycache__ venv env dist build target vendor templates _templates template".split())  # noqa: SIM905
+_ROOT_MARKS = (".obsidian", ".git")
+_MAX_FILES = 200_000
+
+
+def is_instructions(name: str) -> bool:
+    """Whether a file, by its path with slashes, has rules for a coding agent."""
+    base = posixpath.basename(name).lower()
+    below = any(f"/{folder}/" in f"/{name.lower()}" for folder in _RULE_FOLDERS)
+    return base in _INSTRUCTIONS or base.endswith(".instructions.md") or (below and base.endswith((".md", ".mdc")))
+
+
+def note_files(path: str, store: str | None = None) -> list[ImportFile]:
+    """The files of a folder, or the one file, with their readers."""
+    start = os.path.abspath(path)
+    root = _root(start)
+    names = [os.path.relpath(each, root).replace(os.sep, "/") for each in _walk(start, root, store)]
+    prefix = os.path.basename(root)
+    whole = {name: f"{prefix}/{name}" if prefix else name for name in names}
+    notes: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: (name.count("/"), name), reverse=True):  # the shortest path wins
+        stem = name.removesuffix(".md").lower()
+        notes[posixpath.basename(stem)] = notes[stem] = whole[name]
+    reader = partial(read_note, notes=notes)
+    return [
+        ImportFile(os.path.join(root, *name.split("/")), whole[name], *(
+            (read_instructions, "instructions") if is_instructions(name) else (reader, "note")
+        ))
+        for name in sorted(names)
+    ]  # fmt: skip
+
+
+def _root(start: str) -> str:
+    """The folder to which names of files are relative: the vault or repository, else the folder itself."""
+    first = start if os.path.isdir(start) else os.path.dirname(start)
+    folder = first
+    while True:
+        if any(os.path.exists(os.path.join(folder, mark)) for mark in _ROOT_MARKS):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return first
+        folder = parent
+
+
+def _walk(start: str, root: str, store: str | None) -> Iterator[str]:
+    if not os.path.isdir(start):
+        yield start
+        return
+    excluded = {os.path.realpath(store)} if store else set()
+    excluded |= {os.path.realpath(os.path.join(root, folder)) for folder in _template_folders(root)}
+    count = 0
+    for folder, folders, names in os.walk(start):
+        folders[:] = sorted(name for name in folders if _is_entered(os.path.join(folder, name), name, excluded))
+        count += len(names)
+        if count > _MAX_FILES:
+            return
+        below = os.path.relpath(folder, root).replace(os.sep, "/")
+        is_hidden = any(part.startswith(".") and part != "." for part in below.split("/"))
+        for name in sorted(names):
+            if is_instructions(f"{below}/{name}") or (not is_hidden and _is_note(name)):
+                yield os.path.join(folder, name)
+
+
+def _is_note(name: str) -> bool:
+    lower = name.lower()
+    return lower.endswith((".md", ".markdown")) and not lower.startswith(".") and not lower.endswith(".excalidraw.md")
+
+
+def _is_entered(path: str, name: str, excluded: set[str]) -> bool:
+    if name.lower() in _NOT_ENTERED or (name.startswith(".") and name not in _ENTERED_HIDDEN):
+        return False
+    return not os.path.islink(path) and os.path.realpath(path) not in excluded
+
+
+def _template_folders(root: str) -> list[str]:
+    """The folders with templates, from the settings of Obsidian and of its plugin Templater."""
+    found = []
+    for file, field in (("templates.json", "folder"), ("plugins/templater-obsidian/data.json", "templates_folder")):
+        settings = _json(os.path.join(root, ".obsidian", *file.split("/")))
+        folder = settings.get(field) if isinstance(settings, dict) else None
+        if isinstance(folder, str) and folder.strip("/ "):
+            found.append(folder.strip("/ "))
+    return found
+
+
+def _json(path: str) -> Any:
+    try:
+        return json.loads(plain_bytes(path, 1 << 20))
+    except (OSError, ValueError, RecursionError):
+        return None
