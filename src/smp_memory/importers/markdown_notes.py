@@ -23,8 +23,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.files.ownership import plain_bytes
-from smp_memory.importers.ingest import ImportFile, IngestedMemory, Source
 from smp_memory.importers.markdown_items import MarkdownItem, Section, date_in, first_title, items, properties, sections
+from smp_memory.importers.source import ImportFile, IngestedMemory, Source
+from smp_memory.importers.values import tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,15 +97,16 @@ def read_note(source: Source, notes: Mapping[str, str] | None = None) -> Iterato
     if "excalidraw-plugin" in fields:
         source.cannot_read(1, "a drawing of Excalidraw, not a note")
         return
-    note = _Note(source, fields, notes or {})
-    listed = {item.line: item for item in items(source.text) if _type_of(item.headings)}
-    yield from (note.item(item) for item in listed.values())
+    note = Note(source, fields, notes or {})
+    for item in items(source.text):
+        if type := type_below(item.headings):
+            yield note.item(item, type)
     for section in sections(source.text):
-        if not _type_of(section.headings):
+        if not type_below(section.headings):
             yield from note.section(section)
 
 
-def _type_of(headings: tuple[str, ...]) -> str:
+def type_below(headings: tuple[str, ...]) -> str:
     """The type of the items below these headings; empty if it is a section of prose."""
     for heading in reversed(headings):
         words = heading.strip(" :*_").lower()
@@ -114,7 +116,7 @@ def _type_of(headings: tuple[str, ...]) -> str:
     return ""
 
 
-class _Note:
+class Note:
     """What all memories of a note have in common."""
 
     def __init__(self, source: Source, fields: dict[str, list[str]], notes: Mapping[str, str]) -> None:
@@ -122,18 +124,19 @@ class _Note:
         self._notes = notes
         stem = posixpath.basename(source.name).removesuffix(".md")
         stated = (fields[name][0] for name in _TITLES if fields.get(name))
-        self._title = next(stated, "") or first_title(source.lines) or stem
-        self._tags = [tag.lstrip("#") for value in fields.get("tags", fields.get("tag", [])) for tag in value.split()]
+        self.title = next(stated, "") or first_title(source.lines) or stem
+        self._tags = [tag for value in fields.get("tags", fields.get("tag", [])) for tag in value.replace(",", " ").split()]
         self._aliases = fields.get("aliases", fields.get("alias", []))
         dates = (date_in(fields[name][0]) for name in _DATES if fields.get(name))
         self._when = next(filter(None, dates), None) or date_in(stem)
         self._is_first = True
 
-    def item(self, item: MarkdownItem) -> IngestedMemory:
-        type = _type_of(item.headings)
-        fields = {**self._common(item.text), type: item.text, "section": item.heading}
+    def item(self, item: MarkdownItem, type: str, text: str = "", **more: Any) -> IngestedMemory:
+        """A memory of one item; `text` instead of the whole of it."""
+        fields = {**self.common(item.text), type: text or item.text, "section": item.heading or None}
         if type == "finding":
             fields |= {"category": "note", "status": "resolved" if item.checked else "open"}
+        fields |= more
         when = date_in(item.text[:24]) or self._when
         follows = "status" if type == "finding" else ""
         return IngestedMemory(type, fields, item.line, f"{type} {item.text}", when, follows)
@@ -141,15 +144,15 @@ class _Note:
     def section(self, section: Section) -> Iterator[IngestedMemory]:
         title = section.headings[-1] if section.headings else ""
         for number, (text, line) in enumerate(_parts(section)):
-            fields = {**self._common(text), "learning": text, "category": "note"}
-            if title and title != self._title:
+            fields = {**self.common(text), "learning": text, "category": "note"}
+            if title and title != self.title:
                 fields["section"] = title
             key = "\n".join((*section.headings, f"part {number}"))
             yield IngestedMemory("learning", fields, line, key, self._when, "learning")
 
-    def _common(self, text: str) -> dict[str, Any]:
+    def common(self, text: str) -> dict[str, Any]:
         plain = _CODE.sub(" ", text)
-        fields: dict[str, Any] = {"topic": self._title, "tags": _unique([*self._tags, *_TAG.findall(plain)])}
+        fields: dict[str, Any] = {"topic": self.title, "tags": tags_of([*self._tags, *_TAG.findall(plain)])}
         references = self._references(plain)
         if references:
             fields["references"] = references
@@ -211,20 +214,25 @@ def note_files(path: str, store: str | None = None) -> list[ImportFile]:
     """The files of a folder, or the one file, with their readers."""
     start = os.path.abspath(path)
     root = _root(start)
-    names = [os.path.relpath(each, root).replace(os.sep, "/") for each in _walk(start, root, store)]
     prefix = os.path.basename(root)
-    whole = {name: f"{prefix}/{name}" if prefix else name for name in names}
-    notes: dict[str, str] = {}
-    for name in sorted(names, key=lambda name: (name.count("/"), name), reverse=True):  # the shortest path wins
-        stem = name.removesuffix(".md").lower()
-        notes[posixpath.basename(stem)] = notes[stem] = whole[name]
-    reader = partial(read_note, notes=notes)
+    found = []
+    for each in _walk(start, root, store):
+        name = os.path.relpath(each, root).replace(os.sep, "/")
+        found.append(ImportFile(each, f"{prefix}/{name}" if prefix else name, read_note, "note", prefix, has_git_times=True))
+    reader = partial(read_note, notes=notes_by_name(found))
     return [
-        ImportFile(os.path.join(root, *name.split("/")), whole[name], *(
-            (read_instructions, "instructions") if is_instructions(name) else (reader, "note")
-        ))
-        for name in sorted(names)
-    ]  # fmt: skip
+        file._replace(reader=read_instructions, kind="instructions") if is_instructions(file.name) else file._replace(reader=reader)
+        for file in sorted(found, key=lambda file: file.name)
+    ]
+
+
+def notes_by_name(files: list[ImportFile]) -> dict[str, str]:
+    """The names of files by how links call them, in lower case: with or without folders; of equal names the shortest path counts."""
+    notes: dict[str, str] = {}
+    for name in sorted((file.name for file in files), key=lambda name: (name.count("/"), name), reverse=True):
+        stem = name.removesuffix(".md").lower()
+        notes[posixpath.basename(stem)] = notes[stem.partition("/")[2]] = name
+    return notes
 
 
 def _root(start: str) -> str:
@@ -274,14 +282,15 @@ def _template_folders(root: str) -> list[str]:
     """The folders with templates, from the settings of Obsidian and of its plugin Templater."""
     found = []
     for file, field in (("templates.json", "folder"), ("plugins/templater-obsidian/data.json", "templates_folder")):
-        settings = _json(os.path.join(root, ".obsidian", *file.split("/")))
+        settings = read_json(os.path.join(root, ".obsidian", *file.split("/")))
         folder = settings.get(field) if isinstance(settings, dict) else None
         if isinstance(folder, str) and folder.strip("/ "):
             found.append(folder.strip("/ "))
     return found
 
 
-def _json(path: str) -> Any:
+def read_json(path: str) -> Any:
+    """A small file of settings; None if it cannot be read."""
     try:
         return json.loads(plain_bytes(path, 1 << 20))
     except (OSError, ValueError, RecursionError):
