@@ -26,7 +26,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidFormat
-from smp_memory.importers.ingest import ANYWHERE, IngestedMemory, Source
+from smp_memory.importers.source import ANYWHERE, IngestedMemory, Source
 from smp_memory.integrations.bmad.workflow import Located, WorkflowText, parse
 
 if TYPE_CHECKING:
