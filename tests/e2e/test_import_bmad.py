@@ -31,12 +31,12 @@ def test_second_import_adds_nothing(project: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr().out
     assert "27 memories added to bmad-import" in said
     assert "_bmad-output/a/.memlog.md:5 could not be read" in said
-    assert "BMAD's files were not changed" in said
+    assert "The files of BMAD were not changed" in said
     assert main(["import", "--from", "bmad", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["added"] == {}
     assert facts["known"] == 28
-    assert facts["bmad"] == "6.12.0"
+    assert facts["importer"] == "bmad"
     assert facts["not_understood"] == [
         {"file": "_bmad-output/a/.memlog.md", "line": 5, "why": "not an entry (a line that begins with '- ')"}
     ]
@@ -53,11 +53,11 @@ def test_second_import_adds_nothing(project: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["import"], "FILE is missing"),
+        (["import"], "PATH is missing"),
         (["import", "x.json", "--dry-run"], "--dry-run"),
-        (["import", "--from", "bmad", "nowhere"], "not a folder"),
+        (["import", "--from", "bmad", "nowhere"], "does not exist"),
         (["import", "--from", "bmad", "--format", "json"], "--format"),
-        (["import", "--from", "mcp-memory"], "FILE is missing"),
+        (["import", "--from", "mcp-memory"], "PATH is missing"),
     ],
 )
 def test_contradicting_import_options_are_rejected(

@@ -22,8 +22,8 @@ from datetime import datetime
 from typing import Any
 
 from smp_memory.errors import InvalidFormat
-from smp_memory.importers.ingest import ANYWHERE, IngestedMemory, Source
 from smp_memory.importers.markdown_items import MarkdownItem, date_in, first_title, front_matter, items
+from smp_memory.importers.source import ANYWHERE, IngestedMemory, Source
 from smp_memory.integrations.bmad.workflow import Located, WorkflowText, parse
 
 _STATUSES = {"open": "open", "in-progress": "in-progress", "done": "done"}

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import UserError
 from smp_memory.files.ownership import plain_bytes
-from smp_memory.files.yaml_text import InvalidYaml, load_mapping
+from smp_memory.files.yaml_text import load_value
 from smp_memory.importers.source import ImportFile, IngestedMemory, IngestedSession, Source
 from smp_memory.importers.values import as_text, as_time, session_id, tags_of
 from smp_memory.model.types import KINDS, PREFIXES, STEMS
@@ -103,7 +103,7 @@ def _log_files(log: str, root: str) -> list[ImportFile]:
     """A log and the lists beside it; the lists first, so that turns refer to memories that exist."""
     folder = os.path.dirname(log)
     session = _session(_beginning(log), os.path.basename(folder) or "conversation")
-    lists = [os.path.join(folder, name) for stem, name in _lists().items() if os.path.isfile(os.path.join(folder, name)) and stem]
+    lists = [path for name in _list_names() if os.path.isfile(path := os.path.join(folder, name))]
     listed = frozenset(id for path in lists for id in _ids(path))
     result = []
     for path in lists:
@@ -113,9 +113,8 @@ def _log_files(log: str, root: str) -> list[ImportFile]:
     return [*result, ImportFile(log, _name(log, root), reader, "conversation")]
 
 
-def _lists() -> dict[str, str]:
-    kinds = [kind for kind in KINDS.values() if not kind.is_turn and not kind.has_own_files]
-    return {kind.file: f"{kind.file}.yaml" for kind in kinds}
+def _list_names() -> list[str]:
+    return [f"{kind.file}.yaml" for kind in KINDS.values() if not kind.is_turn and not kind.has_own_files]
 
 
 def _ids(path: str) -> list[str]:
@@ -229,27 +228,41 @@ def _stored(lines: list[str], line: int, speaker: str, when: str | None, listed:
 
 
 def read_list(source: Source, session: IngestedSession, type: str) -> Iterator[Any]:
-    """The memories of a list such as decisions.yaml."""
+    """The memories of a list such as decisions.yaml; an item that is no YAML costs only itself."""
     yield session
-    name = KINDS[type].file
-    try:
-        listed = load_mapping(source.text.encode()).get(name) if source.text.strip() else []
-    except InvalidYaml as error:
-        source.cannot_read(getattr(error, "line", None) or 1, f"not YAML: {error}")
-        return
-    if not isinstance(listed, list):
-        source.cannot_read(1, f"no list {name}")
-        return
-    for number, item in enumerate(listed, 1):
-        id = as_text(item.get("id")) if isinstance(item, dict) else ""
-        line = _line_of(source, id)
-        fields = _list_fields(item, type) if isinstance(item, dict) else {}
-        if not any(as_text(fields.get(field)) for group in KINDS[type].required for field in group):
-            source.cannot_read(line, f"{type} {number} has no {KINDS[type].text}")
+    kind = KINDS[type]
+    for line, text in _list_items(source):
+        try:
+            item = load_value(text.encode("utf-8", "replace"))
+        except ValueError as error:
+            source.cannot_read(line, f"not YAML: {str(error).rstrip('.')}")
             continue
-        key = f"{type} {id or as_text(fields.get(KINDS[type].text))}"
+        item = item[0] if isinstance(item, list) and item else item
+        fields = _list_fields(item, type) if isinstance(item, dict) else {}
+        if not any(as_text(fields.get(field)) for group in kind.required for field in group):
+            source.cannot_read(line, f"a {type} without {kind.text}")
+            continue
+        key = f"{type} {as_text(item.get('id')) or as_text(fields.get(kind.text))}"
         follows = "status" if type == "finding" else ""
         yield IngestedMemory(type, fields, line, key, as_time(item.get("timestamp")), follows)
+
+
+def _list_items(source: Source) -> Iterator[tuple[int, str]]:
+    """The items of the one list in a YAML file, each with its first line."""
+    indent = next((line[: len(line) - len(line.lstrip())] for line in source.lines if line.lstrip().startswith("- ")), None)
+    if indent is None:
+        if any(line.strip() and not line.rstrip().endswith((":", "[]", "---")) and not line.startswith("#") for line in source.lines):
+            source.cannot_read(1, "no list")
+        return
+    begun: list[str] = []
+    first = 0
+    for number, line in enumerate([*source.lines, f"{indent}- "], 1):
+        if line.startswith(f"{indent}- "):
+            if begun:
+                yield first, "\n".join(begun)
+            begun, first = [line[len(indent) :]], number
+        elif begun:
+            begun.append(line.removeprefix(indent))
 
 
 def _list_fields(item: dict[str, Any], type: str) -> dict[str, Any]:
@@ -260,9 +273,3 @@ def _list_fields(item: dict[str, Any], type: str) -> dict[str, Any]:
     if type == "finding" and "status" not in fields and isinstance(resolution, dict):
         fields["status"] = as_text(resolution.get("status")) or None
     return fields
-
-
-def _line_of(source: Source, id: str) -> int:
-    """The line of an id."""
-    wanted = re.compile(rf"\s*-?\s*id:\s*[\"']?{re.escape(id)}[\"']?\s*$")
-    return next((number for number, line in enumerate(source.lines, 1) if id and wanted.match(line)), 1)

@@ -22,13 +22,17 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.errors import UserError
 from smp_memory.files.ownership import plain_bytes
 from smp_memory.importers.markdown_items import MarkdownItem, Section, date_in, first_title, items, properties, sections
+from smp_memory.importers.registry import Found, found_files
 from smp_memory.importers.source import ImportFile, IngestedMemory, Source
 from smp_memory.importers.values import tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from smp_memory.importers.registry import ImportOptions, Places
 
 _TITLES = ("title", "name")
 _DATES = ("created", "created_at", "date", "date created", "creation-date")
@@ -201,6 +205,61 @@ _ENTERED_HIDDEN = frozenset((".cursor", ".windsurf", ".clinerules", ".claude", "
 _NOT_ENTERED = frozenset("node_modules __pycache__ venv env dist build target vendor templates _templates template".split())  # noqa: SIM905
 _ROOT_MARKS = (".obsidian", ".git")
 _MAX_FILES = 200_000
+
+
+def found(places: Places) -> list[Found]:
+    """The instructions in the project and of the user, what Claude Code noted about the project, and the vaults of Obsidian."""
+    project = [file.path for file in _instructions_in(places.project)]
+    own = [path for path in _own_instructions(places) if os.path.isfile(path)]
+    offers = [*found_files(places.project, "instructions in this project", project)] if project else []
+    offers += [offer for path in own for offer in found_files(path, "your own instructions", [path])]
+    for title, folder in _folders(places):
+        offers += found_files(folder, title, [file.path for file in note_files(folder)]) if os.path.isdir(folder) else []
+    return offers
+
+
+def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
+    listed = note_files(path, options.store) if path else _instructions_in(options.places.project)
+    if not listed:
+        where = path or options.places.project
+        what = "Markdown files" if path else "CLAUDE.md, AGENTS.md or other instructions; give a folder of notes"
+        raise UserError(f"{where} has no {what}.", path=where)
+    return listed
+
+
+def _instructions_in(project: str) -> list[ImportFile]:
+    """The instructions in the folder of a project itself, not those deeper in it."""
+    places = [project, *(os.path.join(project, *folder.split("/")) for folder in (".github", *_RULE_FOLDERS))]
+    listed = [os.path.join(folder, name) for folder in places if os.path.isdir(folder) for name in os.listdir(folder)]
+    return [file for path in sorted(listed) if os.path.isfile(path) and is_instructions(path.replace(os.sep, "/")) for file in note_files(path)]
+
+
+def _own_instructions(places: Places) -> list[str]:
+    return [
+        os.path.join(places.path("CLAUDE_CONFIG_DIR", ".claude"), "CLAUDE.md"),
+        os.path.join(places.path("CODEX_HOME", ".codex"), "AGENTS.md"),
+        os.path.join(places.home, ".gemini", "GEMINI.md"),
+    ]
+
+
+def _folders(places: Places) -> list[tuple[str, str]]:
+    slug = re.sub(r"[^A-Za-z0-9]", "-", os.path.abspath(places.project))
+    claude = os.path.join(places.path("CLAUDE_CONFIG_DIR", ".claude"), "projects", slug, "memory")
+    return [("Claude Code's notes on this project", claude), *(("Obsidian", folder) for folder in _vaults(places))]
+
+
+def _vaults(places: Places) -> list[str]:
+    """The folders that Obsidian knows."""
+    if places.platform == "darwin":
+        settings = os.path.join(places.home, "Library", "Application Support")
+    elif places.platform == "win32":
+        settings = places.path("APPDATA", "AppData", "Roaming")
+    else:
+        settings = places.path("XDG_CONFIG_HOME", ".config")
+    known = read_json(os.path.join(settings, "obsidian", "obsidian.json"))
+    vaults = known.get("vaults") if isinstance(known, dict) else None
+    listed = [each.get("path") for each in vaults.values() if isinstance(each, dict)] if isinstance(vaults, dict) else []
+    return [path for path in listed if isinstance(path, str) and os.path.isdir(path)]
 
 
 def is_instructions(name: str) -> bool:

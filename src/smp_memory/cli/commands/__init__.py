@@ -99,7 +99,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Exchange",
         {
             "export": ("exchange", "Export sessions with their history to one file"),
-            "import": ("exchange", "Import exported sessions, and data of other tools"),
+            "import": ("imports", "Import exported sessions, and data of other tools"),
             "anonymise": ("exchange", "Copy a session with placeholders in place of names"),
             "push": ("transfer", "Send sessions to another store, again and again"),
             "pull": ("transfer", "Get sessions from another store, again and again"),

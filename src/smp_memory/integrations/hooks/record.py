@@ -29,6 +29,7 @@ from smp_memory.integrations.hooks.session_state import (
     find_session_name,
     log_failure,
     new_session_name,
+    turn_key,
 )
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
@@ -37,6 +38,7 @@ from smp_memory.integrations.hooks.transcripts import (
     TranscriptTurn,
     claude_turns,
     codex_turns,
+    cut,
     from_last_prompt,
     is_in_use,
     keep_final_replies,
@@ -343,7 +345,9 @@ class _Recording:
 
     def _deleted_keys(self) -> set[Any]:
         """The keys of turns in the trash of the session. Needed only if the state does not know what was recorded."""
-        name = self._state.session or find_session_name(self._event, names_of(self._memory.store.sessions()))
+        name = self._state.session or find_session_name(
+            self._event.client, self._event.session, names_of(self._memory.store.sessions())
+        )
         if self._state.recorded or not self._memory.store.sessions(id=name or "-"):
             return set()
         index = self._memory.store.indexer
@@ -368,15 +372,10 @@ class _Recording:
         return after
 
     def _key(self, key: str) -> str:
-        full = f"{self._event.client}:{digest(self._event.session)[:16]}:{key}"
-        return full if len(full) <= 200 else f"{full[:80]}:{digest(full)}"
+        return turn_key(self._event.client, self._event.session, key)
 
     def _cut(self, text: str) -> str:
-        limit = self._memory.config.content_limit_bytes - 1000
-        if len(text.encode("utf-8", "replace")) <= limit:
-            return text
-        kept = text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
-        return f"{kept}… [{len(text) - len(kept)} more characters were not kept]"
+        return cut(text, self._memory.config.content_limit_bytes)
 
     def _opened(self) -> SessionMemory:
         """The session of this conversation, created if there is none."""
@@ -389,7 +388,9 @@ class _Recording:
 
     def _find_session(self) -> SessionMemory | None:
         memory, state = self._memory, self._state
-        name = state.session or find_session_name(self._event, names_of(memory.store.sessions()))
+        name = state.session or find_session_name(
+            self._event.client, self._event.session, names_of(memory.store.sessions())
+        )
         try:
             return memory.session(name, author=self._event.client) if name else None
         except SessionNotFound:

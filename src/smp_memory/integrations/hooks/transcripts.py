@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT_BYTES = 64 << 20  # of one read; older lines are skipped
+_MARGIN_BYTES = 1000  # for the other fields of a memory
+_UTF8_BYTES = 4  # most bytes of one character
 _IDLE_SECONDS = 300  # a transcript that was not written to for this long is not in use
 USER, ASSISTANT, SUMMARY = "user", "assistant", "summary"
 
@@ -107,6 +109,18 @@ def keep_final_replies(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
             kept.pop()
         kept.append(turn)
     return kept
+
+
+def cut(text: str, limit_bytes: int) -> str:
+    """A text that fits into a memory; what was not kept is said at its end."""
+    limit = limit_bytes - _MARGIN_BYTES
+    if len(text) * _UTF8_BYTES <= limit:
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    kept = data[:limit].decode("utf-8", "ignore")
+    return f"{kept}… [{len(text) - len(kept)} more characters were not kept]"
 
 
 def message_text(content: Any, part_types: tuple[str, ...]) -> str:

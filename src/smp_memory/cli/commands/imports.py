@@ -1,0 +1,177 @@
+"""The command `smp import`: exported sessions, and what other tools wrote."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from smp_memory.cli.commands.exchange import FORMATS, load_key
+from smp_memory.cli.render import paint, plural, size_text
+from smp_memory.errors import UserError
+from smp_memory.importers.registry import CONVERSATIONS, IMPORTERS, importer_named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from smp_memory.cli.arguments import Parser
+    from smp_memory.cli.invocation import Invocation
+    from smp_memory.importers.import_run import IngestReport, Progress
+    from smp_memory.importers.registry import Importer
+    from smp_memory.integrations.mcp.graph_file import GraphImportResult
+
+_MAX_UNREAD = 20
+_MAX_LEFT_OUT = 5
+_GRAPH = "mcp-memory"
+
+
+def import_arguments(parser: Parser) -> None:
+    names = ("smp", _GRAPH, *(each.name for each in IMPORTERS))
+    parser.add_argument("file", metavar="PATH", nargs="?", help="an export; - reads standard input; with --from a file or folder of that tool (default: its usual place)")  # fmt: skip
+    parser.add_argument("--from", dest="origin", metavar="NAME", choices=names, help=f"the tool that wrote it: {', '.join(names)} (default: bmad for a folder, else smp)")  # fmt: skip
+    parser.add_argument("--format", choices=FORMATS, help="of an export of SMP (default: detected from the content)")
+    parser.add_argument("--as", dest="name", metavar="ID", help="another id for the session")
+    parser.add_argument("--dry-run", action="store_true", help="report what would be imported; write nothing")
+    parser.add_argument(
+        "--no-backup", action="store_true", help="do not save the store to a file before the first write"
+    )
+    parser.add_argument("--no-proposals", action="store_true", help="propose nothing from the imported conversations")
+    parser.add_argument(
+        "--key", metavar="KEY", help="replace placeholders by the names in the key file of `smp export --key`"
+    )
+
+
+def run_import(call: Invocation) -> None:
+    """Import sessions that `smp export` wrote, with their whole history, or what another tool wrote.
+
+    An export is validated first: a file that is damaged, truncated or invalid changes nothing, and the message names
+    the line. A session whose id exists is rejected; --as gives it another id. Secrets are redacted as at every write.
+
+    With --from NAME, files of another tool are read and never changed. The store is saved to a file before the first write.
+    Each memory records its file and line. Repeating the import adds what is new. What is not understood is reported with
+    file and line.
+
+    With --from mcp-memory, new entities, observations and relations are added to the knowledge graph (the session
+    knowledge-graph, or --as).
+
+    Examples:
+      smp import review.yaml
+      smp import review.yaml --as review-again
+      smp import for-others.json --key names.key
+      smp import --from mcp-memory memory.jsonl
+      smp import --from bmad --dry-run
+    """
+    options = call.options
+    origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
+    if origin != "smp" and (options.format or options.key):
+        raise UserError(f"--format and --key cannot be used with --from {origin}.")
+    if origin not in ("smp", _GRAPH):
+        return _import_from(call, importer_named(origin))
+    if options.dry_run:
+        raise UserError("--dry-run requires --from and another tool. See: smp import --help")
+    if options.file is None:
+        raise UserError("PATH is missing. See: smp import --help")
+    return _import_graph(call) if origin == _GRAPH else _import_export(call)
+
+
+def _import_export(call: Invocation) -> None:
+    options = call.options
+    source: Any = _standard_input(call) if options.file == "-" else _Path(os.path.abspath(options.file))
+    restored = load_key(options.key) if options.key else None
+    imported = call.memory.import_(source, options.format, options.name, restore=restored)
+    rows: list[dict[str, Any]] = [
+        {"id": session.id, "memories": len(session.records(include_deleted=True))} for session in imported
+    ]
+    call.answer(rows, (f"{paint('green', '✓')} {row['id']}: {plural(row['memories'], 'memory')}" for row in rows))
+
+
+def _standard_input(call: Invocation) -> bytes:
+    call.stop_waiting()
+    return sys.stdin.buffer.read()
+
+
+class _Path:
+    """A path that `import_` cannot mistake for the text of an export."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return self._path
+
+
+# -- the file of the reference memory server
+
+
+def _import_graph(call: Invocation) -> None:
+    from smp_memory.integrations.mcp.graph_file import import_file
+
+    options = call.options
+    data = _standard_input(call) if options.file == "-" else os.path.abspath(options.file)
+    report = import_file(call.memory, data, options.name or call.session_name, call.author)
+    call.answer(report.to_dict(), _graph_lines(report))
+
+
+def _graph_lines(report: GraphImportResult) -> Iterator[str]:
+    singular = {"entities": "entity", "observations": "observation", "relations": "relation"}
+    counts = ", ".join(f"{count:,} {singular[name] if count == 1 else name}" for name, count in report.counts.items())
+    yield f"{paint('green', '✓')} {report.session}: {counts} added"
+    for line, message in report.problems:
+        yield paint("yellow", f"  line {line} could not be read: {message}")
+
+
+# -- files of other tools
+
+
+def _import_from(call: Invocation, importer: Importer) -> None:
+    from smp_memory.importers import import_from
+
+    options = call.options
+    line = call.progress_line()
+    report = import_from(
+        call.memory,
+        importer.name,
+        options.file,
+        session=options.name or (None if importer.kind == CONVERSATIONS else options.session),
+        author=call.author,
+        dry_run=options.dry_run,
+        backup=not options.no_backup,
+        proposals=not options.no_proposals,
+        progress=None if options.json else _shown(line.show),
+    )
+    line.clear()
+    call.answer(report.to_dict(), _report_lines(report, importer))
+
+
+def _shown(show: Callable[[str], None]) -> Callable[[Progress], None]:
+    def progress(done: Progress) -> None:
+        share = (
+            f"{size_text(done.bytes)} of {size_text(done.all_bytes)}, {done.number:,} of {plural(done.files, 'file')}"
+        )
+        show(f"{share}, {plural(done.sessions, 'session')}, {plural(done.memories, 'memory')}: {done.file}")
+
+    return progress
+
+
+def _report_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
+    added = "would be added" if report.dry_run else "added"
+    kinds = ", ".join(plural(count, type.replace("_", " ")) for type, count in sorted(report.added.items()))
+    names = list(report.sessions)
+    where = f" to {names[0] if len(names) == 1 else plural(len(names), 'session')}" if names else ""
+    yield f"{paint('green', '✓')} {importer.title}, {plural(len(report.files), 'file')} ({size_text(report.bytes)}): {plural(report.count, 'memory')} {added}{where}" + (f" ({kinds})" if kinds else "")  # fmt: skip
+    if report.known:
+        updated = f", {report.followed:,} of them updated" if report.followed else ""
+        yield f"  {plural(report.known, 'memory')} imported or recorded before{updated}"
+    for text in report.left_out[:_MAX_LEFT_OUT]:
+        yield paint("yellow", f"  left out: {text}")
+    if len(report.left_out) > _MAX_LEFT_OUT:
+        yield f"  … and {len(report.left_out) - _MAX_LEFT_OUT:,} more left out; --json lists them all"
+    for each in report.unread[:_MAX_UNREAD]:
+        yield paint("yellow", f"  {each.file}:{each.line} could not be read: {each.why}")
+    if len(report.unread) > _MAX_UNREAD:
+        yield f"  … and {len(report.unread) - _MAX_UNREAD:,} more places; --json lists them all"
+    if report.backup:
+        yield f"The store was saved before: {report.backup}"
+    if not report.dry_run and len(names) == 1:
+        yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
