@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import UserError
 from smp_memory.importers.markdown_items import MarkdownItem, items, properties, sections
-from smp_memory.importers.markdown_notes import Note, note_files, notes_by_name, read_json, type_below
-from smp_memory.importers.registry import Found, found_files
+from smp_memory.importers.markdown_notes import Note, note_files, notes_by_name, type_below
+from smp_memory.importers.registry import Found, found_files, json_settings
 from smp_memory.importers.source import ImportFile, IngestedMemory, Source
 
 if TYPE_CHECKING:
@@ -60,7 +60,10 @@ def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
 
 def _projects(places: Places) -> dict[str, str]:
     """The folders of all projects, by name, from the configuration; else the usual one."""
-    config = read_json(os.path.join(places.path("BASIC_MEMORY_CONFIG_DIR", ".basic-memory"), "config.json"))
+    folder = places.path("BASIC_MEMORY_CONFIG_DIR", ".basic-memory")
+    if not os.path.isdir(folder) and places.environ.get("XDG_CONFIG_HOME"):
+        folder = os.path.join(places.environ["XDG_CONFIG_HOME"], "basic-memory")
+    config = json_settings(os.path.join(folder, "config.json"))
     listed = config.get("projects") if isinstance(config, dict) else None
     folders: dict[str, str] = {}
     for name, value in listed.items() if isinstance(listed, dict) else ():

@@ -61,7 +61,9 @@ def read_database(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
     try:
         with DatabaseCopy(source.path) as database:
             if not database.tables() & {_OBSERVATIONS, _SUMMARIES, _PROMPTS}:
-                source.cannot_read(1, "not a database of claude-mem: it has no observations, session_summaries or user_prompts")
+                source.cannot_read(
+                    1, "not a database of claude-mem: it has no observations, session_summaries or user_prompts"
+                )
                 return
             yield from _conversations(source, database)
     except UnreadableDatabase as error:
@@ -116,7 +118,9 @@ def _session(head: Row, first: str | None) -> IngestedSession:
     began = _time(head, "started_at") or first
     title = as_text(head.get("custom_title")) or as_text(head.get("user_prompt")).partition("\n")[0][:120]
     return IngestedSession(
-        session_id(f"{host}-{began[:10]}-{session_digest(conversation)}" if began else f"{host}-{session_digest(conversation)}"),
+        session_id(
+            f"{host}-{began[:10]}-{session_digest(conversation)}" if began else f"{host}-{session_digest(conversation)}"
+        ),
         title,
         as_text(head.get("project")),
         began,
@@ -138,7 +142,11 @@ def _observation(row: Row) -> IngestedMemory | None:
     text = title or subtitle or narrative or as_text(row.get("text")) or "; ".join(facts)
     if not text:
         return None
-    details = "\n".join(dict.fromkeys(part for part in (subtitle, narrative or as_text(row.get("text")), *facts) if part and part != text))
+    details = "\n".join(
+        dict.fromkeys(
+            part for part in (subtitle, narrative or as_text(row.get("text")), *facts) if part and part != text
+        )
+    )
     fields: Row = {
         "author": "claude-mem",
         "topic": as_text(row.get("project")) or None,

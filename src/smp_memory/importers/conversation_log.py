@@ -139,7 +139,10 @@ def _session(beginning: str, folder: str) -> IngestedSession:
     agents = tuple(session_id(name) for name in people if _role(name) != "user")
     user = next((name for name in people if _role(name) == "user"), None)
     return IngestedSession(
-        session_id(fields.get("session") or folder), created=as_time(fields.get("started", "")), user=user, agents=agents
+        session_id(fields.get("session") or folder),
+        created=as_time(fields.get("started", "")),
+        user=user,
+        agents=agents,
     )
 
 
@@ -210,7 +213,9 @@ def _role(speaker: str) -> str:
     return _ROLES.get(re.split(r"[\W_]", speaker.lower())[0], "assistant")
 
 
-def _stored(lines: list[str], line: int, speaker: str, when: str | None, listed: frozenset[str]) -> Iterator[IngestedMemory]:
+def _stored(
+    lines: list[str], line: int, speaker: str, when: str | None, listed: frozenset[str]
+) -> Iterator[IngestedMemory]:
     """The memories that a turn says it stored."""
     is_below = False
     for number, text in enumerate(lines, line):
@@ -249,9 +254,14 @@ def read_list(source: Source, session: IngestedSession, type: str) -> Iterator[A
 
 def _list_items(source: Source) -> Iterator[tuple[int, str]]:
     """The items of the one list in a YAML file, each with its first line."""
-    indent = next((line[: len(line) - len(line.lstrip())] for line in source.lines if line.lstrip().startswith("- ")), None)
+    indent = next(
+        (line[: len(line) - len(line.lstrip())] for line in source.lines if line.lstrip().startswith("- ")), None
+    )
     if indent is None:
-        if any(line.strip() and not line.rstrip().endswith((":", "[]", "---")) and not line.startswith("#") for line in source.lines):
+        if any(
+            line.strip() and not line.rstrip().endswith((":", "[]", "---")) and not line.startswith("#")
+            for line in source.lines
+        ):
             source.cannot_read(1, "no list")
         return
     begun: list[str] = []

@@ -15,7 +15,6 @@ Non-guarantee: a section that was removed from its file, or a rule that was rewo
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import re
@@ -23,9 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import UserError
-from smp_memory.files.ownership import plain_bytes
 from smp_memory.importers.markdown_items import MarkdownItem, Section, date_in, first_title, items, properties, sections
-from smp_memory.importers.registry import Found, found_files
+from smp_memory.importers.registry import Found, found_files, json_settings
 from smp_memory.importers.source import ImportFile, IngestedMemory, Source
 from smp_memory.importers.values import tags_of
 
@@ -129,7 +127,9 @@ class Note:
         stem = posixpath.basename(source.name).removesuffix(".md")
         stated = (fields[name][0] for name in _TITLES if fields.get(name))
         self.title = next(stated, "") or first_title(source.lines) or stem
-        self._tags = [tag for value in fields.get("tags", fields.get("tag", [])) for tag in value.replace(",", " ").split()]
+        self._tags = [
+            tag for value in fields.get("tags", fields.get("tag", [])) for tag in value.replace(",", " ").split()
+        ]
         self._aliases = fields.get("aliases", fields.get("alias", []))
         dates = (date_in(fields[name][0]) for name in _DATES if fields.get(name))
         self._when = next(filter(None, dates), None) or date_in(stem)
@@ -197,12 +197,32 @@ def _unique(values: list[str]) -> list[str]:
 # -- files
 
 _INSTRUCTIONS = frozenset(
-    "claude.md claude.local.md agents.md agent.md gemini.md copilot-instructions.md .cursorrules .windsurfrules .clinerules .goosehints"
-    .split()
+    ["claude.md", "claude.local.md", "agents.md", "agent.md", "gemini.md", "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules", ".goosehints"]
 )  # fmt: skip
-_RULE_FOLDERS = (".cursor/rules", ".windsurf/rules", ".clinerules", ".claude/rules", ".github/instructions", ".kiro/steering")
+_RULE_FOLDERS = (
+    ".cursor/rules",
+    ".windsurf/rules",
+    ".clinerules",
+    ".claude/rules",
+    ".github/instructions",
+    ".kiro/steering",
+)
 _ENTERED_HIDDEN = frozenset((".cursor", ".windsurf", ".clinerules", ".claude", ".github", ".kiro"))
-_NOT_ENTERED = frozenset("node_modules __pycache__ venv env dist build target vendor templates _templates template".split())  # noqa: SIM905
+_NOT_ENTERED = frozenset(
+    [
+        "node_modules",
+        "__pycache__",
+        "venv",
+        "env",
+        "dist",
+        "build",
+        "target",
+        "vendor",
+        "templates",
+        "_templates",
+        "template",
+    ]
+)
 _ROOT_MARKS = (".obsidian", ".git")
 _MAX_FILES = 200_000
 
@@ -214,7 +234,9 @@ def found(places: Places) -> list[Found]:
     offers = [*found_files(places.project, "instructions in this project", project)] if project else []
     offers += [offer for path in own for offer in found_files(path, "your own instructions", [path])]
     for title, folder in _folders(places):
-        offers += found_files(folder, title, [file.path for file in note_files(folder)]) if os.path.isdir(folder) else []
+        offers += (
+            found_files(folder, title, [file.path for file in note_files(folder)]) if os.path.isdir(folder) else []
+        )
     return offers
 
 
@@ -231,7 +253,12 @@ def _instructions_in(project: str) -> list[ImportFile]:
     """The instructions in the folder of a project itself, not those deeper in it."""
     places = [project, *(os.path.join(project, *folder.split("/")) for folder in (".github", *_RULE_FOLDERS))]
     listed = [os.path.join(folder, name) for folder in places if os.path.isdir(folder) for name in os.listdir(folder)]
-    return [file for path in sorted(listed) if os.path.isfile(path) and is_instructions(path.replace(os.sep, "/")) for file in note_files(path)]
+    return [
+        file
+        for path in sorted(listed)
+        if os.path.isfile(path) and is_instructions(path.replace(os.sep, "/"))
+        for file in note_files(path)
+    ]
 
 
 def _own_instructions(places: Places) -> list[str]:
@@ -256,9 +283,11 @@ def _vaults(places: Places) -> list[str]:
         settings = places.path("APPDATA", "AppData", "Roaming")
     else:
         settings = places.path("XDG_CONFIG_HOME", ".config")
-    known = read_json(os.path.join(settings, "obsidian", "obsidian.json"))
+    known = json_settings(os.path.join(settings, "obsidian", "obsidian.json"))
     vaults = known.get("vaults") if isinstance(known, dict) else None
-    listed = [each.get("path") for each in vaults.values() if isinstance(each, dict)] if isinstance(vaults, dict) else []
+    listed = (
+        [each.get("path") for each in vaults.values() if isinstance(each, dict)] if isinstance(vaults, dict) else []
+    )
     return [path for path in listed if isinstance(path, str) and os.path.isdir(path)]
 
 
@@ -277,10 +306,14 @@ def note_files(path: str, store: str | None = None) -> list[ImportFile]:
     found = []
     for each in _walk(start, root, store):
         name = os.path.relpath(each, root).replace(os.sep, "/")
-        found.append(ImportFile(each, f"{prefix}/{name}" if prefix else name, read_note, "note", prefix, has_git_times=True))
+        found.append(
+            ImportFile(each, f"{prefix}/{name}" if prefix else name, read_note, "note", prefix, has_git_times=True)
+        )
     reader = partial(read_note, notes=notes_by_name(found))
     return [
-        file._replace(reader=read_instructions, kind="instructions") if is_instructions(file.name) else file._replace(reader=reader)
+        file._replace(reader=read_instructions, kind="instructions")
+        if is_instructions(file.name)
+        else file._replace(reader=reader)
         for file in sorted(found, key=lambda file: file.name)
     ]
 
@@ -341,16 +374,8 @@ def _template_folders(root: str) -> list[str]:
     """The folders with templates, from the settings of Obsidian and of its plugin Templater."""
     found = []
     for file, field in (("templates.json", "folder"), ("plugins/templater-obsidian/data.json", "templates_folder")):
-        settings = read_json(os.path.join(root, ".obsidian", *file.split("/")))
+        settings = json_settings(os.path.join(root, ".obsidian", *file.split("/")))
         folder = settings.get(field) if isinstance(settings, dict) else None
         if isinstance(folder, str) and folder.strip("/ "):
             found.append(folder.strip("/ "))
     return found
-
-
-def read_json(path: str) -> Any:
-    """A small file of settings; None if it cannot be read."""
-    try:
-        return json.loads(plain_bytes(path, 1 << 20))
-    except (OSError, ValueError, RecursionError):
-        return None

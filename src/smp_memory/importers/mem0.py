@@ -69,7 +69,13 @@ def read_export(source: Source) -> Iterator[IngestedMemory]:
     value = source.json_value()
     if value is None:
         return
-    listed = value if isinstance(value, list) else next((value[name] for name in _LISTS if isinstance(value, dict) and isinstance(value.get(name), list)), None)
+    listed = (
+        value
+        if isinstance(value, list)
+        else next(
+            (value[name] for name in _LISTS if isinstance(value, dict) and isinstance(value.get(name), list)), None
+        )
+    )
     if listed is None:
         source.cannot_read(1, "neither a list of memories nor an object with results or memories")
         return
@@ -102,15 +108,32 @@ def _item(source: Source, item: Any, number: int, categories: dict[str, str]) ->
         source.cannot_read(number, f"item {number}: {item['state']} in mem0, left out")
         return
     metadata = item.get("metadata") if isinstance(item.get("metadata"), dict) else {}
-    given = [*as_list(item.get("categories")), *(categories.get(each, "") for each in as_list(item.get("category_ids")))]
+    given = [
+        *as_list(item.get("categories")),
+        *(categories.get(each, "") for each in as_list(item.get("category_ids"))),
+    ]
     kept = {name: as_text(item.get(name)) for name in _KEPT if as_text(item.get(name))}
-    yield _memory(text, [each for each in given if each], kept, metadata, number, as_text(item.get("id")), as_time(item.get("created_at")))
+    yield _memory(
+        text,
+        [each for each in given if each],
+        kept,
+        metadata,
+        number,
+        as_text(item.get("id")),
+        as_time(item.get("created_at")),
+    )
 
 
-def _memory(text: str, categories: list[str], kept: dict[str, str], metadata: Any, line: int, id: str, when: str | None) -> IngestedMemory:
+def _memory(
+    text: str, categories: list[str], kept: dict[str, str], metadata: Any, line: int, id: str, when: str | None
+) -> IngestedMemory:
     named = " ".join([*categories, as_text(metadata.get("type")), as_text(metadata.get("category"))]).lower()
     type = "preference" if "preference" in named else "learning"
-    fields: dict[str, Any] = {type: text, "category": categories[0] if categories else None, "tags": tags_of(categories)}
+    fields: dict[str, Any] = {
+        type: text,
+        "category": categories[0] if categories else None,
+        "tags": tags_of(categories),
+    }
     fields |= {**kept, "metadata": metadata or None}
     key = f"{ANYWHERE}mem0 {id}" if id else f"{ANYWHERE}mem0 {type} {text}"
     return IngestedMemory(type, fields, line, key, when, type if id else "")

@@ -5,22 +5,28 @@ The module of an importer has two functions:
     found(places: Places) -> list[Found]                                   what `smp import --scan` offers on this machine
     files(path: str | None, options: ImportOptions) -> list[ImportFile]    what to read; raises UserError if there is nothing to read
 
-`path` is absolute, or None for the importer's usual place. Both only look at names and sizes; readers open the files.
+`path` is absolute, or None for the importer's usual place. Both look at names, sizes and beginnings; readers open the files. An importer whose
+memories are no list, such as a graph, has instead of `files`:
+
+    merge(run: ImportRun, path: str | None, session: str | None) -> None    stores what it finds and fills the report of the run
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import UserError
+from smp_memory.files.ownership import plain_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONVERSATIONS, NOTES = "conversations", "notes"
+_SETTINGS_BYTES = 16 << 20
 
 
 class Importer(NamedTuple):
@@ -115,3 +121,11 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+def json_settings(path: str) -> Any:
+    """A small JSON file in which a tool keeps its settings; None if it cannot be read."""
+    try:
+        return json.loads(plain_bytes(path, _SETTINGS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None

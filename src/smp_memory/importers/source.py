@@ -43,7 +43,7 @@ class IngestedMemory(NamedTuple):
 class IngestedSession(NamedTuple):
     """The session of the memories that follow; it is created if there is none."""
 
-    id: str
+    id: str  # empty: the session of the importer
     title: str = ""
     project: str = ""
     created: str | None = None  # the time stated in the file

@@ -59,7 +59,7 @@ class DatabaseCopy:
 
     def _rows(self, table: str, order: str = "") -> Iterator[sqlite3.Row]:
         try:
-            cursor = self._connection.execute(f'SELECT * FROM "{table}"{order}')
+            cursor = self._connection.execute(f'SELECT * FROM "{table}"{order}')  # noqa: S608 - a name of ours
             while found := cursor.fetchmany(_BATCH):
                 yield from found
         except sqlite3.Error as error:
@@ -68,7 +68,9 @@ class DatabaseCopy:
     def __enter__(self) -> DatabaseCopy:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._connection.close()
         self._folder.cleanup()
 

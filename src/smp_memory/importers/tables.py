@@ -41,7 +41,14 @@ USUAL = {  # the columns that are recognised without a map, the first that exist
     "tags": ("tags", "labels"),
 }
 FIELDS = (*USUAL, "category", "status", "severity", "rationale", "confidence", "title", "project", "user")
-_ROLES = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant", "agent": "assistant", "function": "tool"}
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "agent": "assistant",
+    "function": "tool",
+}
 _PLAIN = ("topic", "category", "status", "severity", "rationale", "confidence", "author")
 _BUFFERED = 50_000  # rows
 _MOST_REPORTS = 100
@@ -151,7 +158,9 @@ def _inside(row: Any, name: str) -> Any:
     return row if "." in name else None
 
 
-def _memories(source: Source, rows: Iterable[Row], given: Mapping[str, str]) -> Iterator[IngestedSession | IngestedMemory]:
+def _memories(
+    source: Source, rows: Iterable[Row], given: Mapping[str, str]
+) -> Iterator[IngestedSession | IngestedMemory]:
     columns = _Columns(given)
     counts: dict[str, int] = {}
     buffered: dict[str, list[Any]] = {}
@@ -197,7 +206,11 @@ def _memory(
     if not text:
         return session, None, f"no content; the columns are: {', '.join(map(str, list(row)[:20]))}"
     when = as_time(values["created"])
-    problem = "" if when or values["created"] is None else f"created: {as_text(values['created'])[:40]!r} is not a time; the time of the file is used"
+    problem = (
+        ""
+        if when or values["created"] is None
+        else f"created: {as_text(values['created'])[:40]!r} is not a time; the time of the file is used"
+    )
     type, fields = _typed(text, values)
     rest = {str(name): value for name, value in row.items() if name not in used and value not in ("", None)}
     fields |= {"tags": tags_of(values["tags"]), "columns": rest or None}
@@ -210,7 +223,12 @@ def _session(values: dict[str, Any]) -> IngestedSession:
     """The session of a row; an empty id is the session of the importer."""
     name = as_text(values["session"])
     title, project, user = (as_text(values[field]) for field in ("title", "project", "user"))
-    return IngestedSession(session_id(name) if name else "", title or (name if session_id(name) != name else ""), project, user=user or None)
+    return IngestedSession(
+        session_id(name) if name else "",
+        title or (name if session_id(name) != name else ""),
+        project,
+        user=user or None,
+    )
 
 
 def _typed(text: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:

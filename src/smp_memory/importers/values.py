@@ -14,7 +14,15 @@ from smp_memory.model.times import to_moment, to_text
 _MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # numbers from here on are no seconds
 _DIGEST_DIGITS = 8
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_FORMS = ("%m/%d/%Y", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%d.%m.%Y", "%d.%m.%Y %H:%M")
+_FORMS = (
+    "%m/%d/%Y",
+    "%m/%d/%Y %H:%M",
+    "%m/%d/%Y %H:%M:%S",
+    "%Y/%m/%d",
+    "%Y/%m/%d %H:%M:%S",
+    "%d.%m.%Y",
+    "%d.%m.%Y %H:%M",
+)
 
 
 def as_time(value: Any) -> str | None:
@@ -75,7 +83,7 @@ def as_text(value: Any) -> str:
     """A value as readable text: a text as it is, anything else as JSON; empty for nothing."""
     if isinstance(value, str):
         return value.strip()
-    if value is None or value == [] or value == {}:
+    if not value and not isinstance(value, bool | int | float):
         return ""
     if isinstance(value, bool | int | float):
         return str(value)

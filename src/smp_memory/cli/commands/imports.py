@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from smp_memory.cli.invocation import Invocation
     from smp_memory.importers.import_run import IngestReport, Progress
     from smp_memory.importers.registry import Importer
-    from smp_memory.integrations.mcp.graph_file import GraphImportResult
 
 _MAX_UNREAD = 20
 _MAX_LEFT_OUT = 5
-_GRAPH = "mcp-memory"
 
 
 def import_arguments(parser: Parser) -> None:
-    names = ("smp", _GRAPH, *(each.name for each in IMPORTERS))
+    names = ("smp", *(each.name for each in IMPORTERS))
     parser.add_argument("file", metavar="PATH", nargs="?", help="an export; - reads standard input; with --from a file or folder of that tool (default: its usual place)")  # fmt: skip
     parser.add_argument("--from", dest="origin", metavar="NAME", choices=names, help=f"the tool that wrote it: {', '.join(names)} (default: bmad for a folder, else smp)")  # fmt: skip
     parser.add_argument("--format", choices=FORMATS, help="of an export of SMP (default: detected from the content)")
@@ -35,6 +33,9 @@ def import_arguments(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="report what would be imported; write nothing")
     parser.add_argument(
         "--no-backup", action="store_true", help="do not save the store to a file before the first write"
+    )
+    parser.add_argument(
+        "--map", metavar="FIELD=COLUMN,…", help="with --from jsonl or csv: which column has which field"
     )
     parser.add_argument("--no-proposals", action="store_true", help="propose nothing from the imported conversations")
     parser.add_argument(
@@ -66,13 +67,15 @@ def run_import(call: Invocation) -> None:
     origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
     if origin != "smp" and (options.format or options.key):
         raise UserError(f"--format and --key cannot be used with --from {origin}.")
-    if origin not in ("smp", _GRAPH):
+    if options.map and origin not in ("jsonl", "csv"):
+        raise UserError("--map requires --from jsonl or --from csv. See: smp import --help")
+    if origin != "smp":
         return _import_from(call, importer_named(origin))
     if options.dry_run:
         raise UserError("--dry-run requires --from and another tool. See: smp import --help")
     if options.file is None:
         raise UserError("PATH is missing. See: smp import --help")
-    return _import_graph(call) if origin == _GRAPH else _import_export(call)
+    return _import_export(call)
 
 
 def _import_export(call: Invocation) -> None:
@@ -101,26 +104,6 @@ class _Path:
         return self._path
 
 
-# -- the file of the reference memory server
-
-
-def _import_graph(call: Invocation) -> None:
-    from smp_memory.integrations.mcp.graph_file import import_file
-
-    options = call.options
-    data = _standard_input(call) if options.file == "-" else os.path.abspath(options.file)
-    report = import_file(call.memory, data, options.name or call.session_name, call.author)
-    call.answer(report.to_dict(), _graph_lines(report))
-
-
-def _graph_lines(report: GraphImportResult) -> Iterator[str]:
-    singular = {"entities": "entity", "observations": "observation", "relations": "relation"}
-    counts = ", ".join(f"{count:,} {singular[name] if count == 1 else name}" for name, count in report.counts.items())
-    yield f"{paint('green', '✓')} {report.session}: {counts} added"
-    for line, message in report.problems:
-        yield paint("yellow", f"  line {line} could not be read: {message}")
-
-
 # -- files of other tools
 
 
@@ -139,6 +122,7 @@ def _import_from(call: Invocation, importer: Importer) -> None:
         backup=not options.no_backup,
         proposals=not options.no_proposals,
         progress=None if options.json else _shown(line.show),
+        settings={"map": options.map} if options.map else None,
     )
     line.clear()
     call.answer(report.to_dict(), _report_lines(report, importer))
