@@ -85,7 +85,7 @@ class Source:
         self.name = name  # relative to what is imported, with slashes
         self.member = member
         self.unread: list[UnreadLine] = []
-        self._on_bytes = on_bytes or _ignore
+        self.count_bytes = on_bytes or _ignore  # called with the number of bytes that were read
         self._text: str | None = None
         self._lines: list[str] | None = None
 
@@ -135,7 +135,7 @@ class Source:
                 if not data:
                     return
                 most = None if most is None else most - len(data)
-                self._on_bytes(len(data))
+                self.count_bytes(len(data))
                 yield data
 
     def raw_lines(self) -> Iterator[tuple[int, bytes]]:

@@ -275,7 +275,7 @@ class _Recording:
         lines, state.offset = read_lines(self._path, state.offset)
         state.files = used_files(lines)[:MOST_FILES] or state.files
         turns: list[TranscriptTurn] = []
-        for turn in parse_turns(lines):
+        for turn in parse_turns(enumerate(lines)):
             if turn.role == SUMMARY and state.summaries > 0:
                 state.summaries -= 1
             else:
