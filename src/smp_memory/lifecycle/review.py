@@ -119,6 +119,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(terms(text)) - STOP_WORDS
 
 
+def says_the_same(text: str, written: str) -> bool:
+    """Whether a memory with this text closes a proposal with that one."""
+    return _is_told(_words(text), [_words(written)])
+
+
 def _is_told(words: frozenset[str], written: Iterable[frozenset[str]]) -> bool:
     return any(
         len(words & other) >= _SAME * len(words) or len(words & other) >= _CONTAINED * len(other)
