@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from smp_memory.model.options import (
         AnonymisationOptions,
         ArtifactFields,
+        ClientObject,
         CommonFields,
         Criteria,
         DecisionFields,
@@ -171,8 +172,17 @@ class SessionMemory:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
         return self._writer.add(type, data, **fields)
 
-    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
-        """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
+    def add_turn(
+        self,
+        role: str | Mapping[str, Any] | ClientObject,
+        content: str | Sequence[Any] | None = None,
+        **fields: Unpack[TurnFields],
+    ) -> Turn:
+        """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name.
+
+        Content blocks and whole messages in the formats of Anthropic and OpenAI are understood: text becomes `content`, tool calls, images
+        and the rest `parts`, with a readable line in the content.
+        """
         return self._writer.add_turn(role, content, **fields)
 
     def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:

@@ -93,6 +93,8 @@ OF_STORE: dict[str, Do] = {
     "opened_session": lambda memory: memory.opened_session("s"),
     "push": lambda memory: memory.push(elsewhere()),
     "query": lambda memory: memory.query("login", include_archived=True),
+    "recall": lambda memory: memory.recall("is there a limit for logins?"),
+    "remember": lambda memory: memory.remember("Deploys run on Tuesdays"),
     "redact": lambda memory: memory.redact(),
     "reindex": lambda memory: memory.reindex(),
     "repair": lambda memory: memory.repair(),
