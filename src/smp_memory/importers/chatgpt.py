@@ -68,7 +68,9 @@ def _turn(message: dict[str, Any], line: int) -> TranscriptTurn | None:
     if text_of(content, "content_type") not in _CONTENT_TYPES or not isinstance(content, dict):
         return None
     parts = content.get("parts")
-    texts = [each if isinstance(each, str) else text_of(each, "text") for each in parts] if isinstance(parts, list) else []
+    texts = (
+        [each if isinstance(each, str) else text_of(each, "text") for each in parts] if isinstance(parts, list) else []
+    )
     text = "\n\n".join(each for each in texts if each.strip())
     key = text_of(message, "id")
     return TranscriptTurn(role, text, key, time_of(message.get("create_time")), line=line) if text and key else None

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from smp_memory.importers.registry import Found, ImportOptions, Places
     from smp_memory.importers.source import IngestedMemory, IngestedSession, Source
 
-_TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}  # by type of line, the best first
+_TITLES = {
+    "custom-title": "customTitle",
+    "ai-title": "aiTitle",
+    "summary": "summary",
+}  # by type of line, the best first
 _UUID_LENGTH = 36
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _DATABASE = "state.vscdb"
 _ROLES = {1: USER, 2: ASSISTANT}
-_CONVERSATIONS = "SELECT key, value FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;' ORDER BY key"
+_CONVERSATIONS = (
+    "SELECT key, value FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;' ORDER BY key"
+)
 _MESSAGE = "SELECT value FROM cursorDiskKV WHERE key = ?"
 _QUERY = ("<user_query>", "</user_query>")
 

@@ -111,6 +111,7 @@ class _Recording:
         self._state = state = states.load(event.session)
         config = self._session_config(state.session)
         self._is_recording = bool(config["hooks.record"]) and config.allows(RECORD)
+        self._is_proposing = bool(config["proposals.enabled"])
         if recall is not None:
             state.mark_delivered(recall.notices)
         self._asks_to_record = recall is not None and recall.asks_to_record
@@ -340,7 +341,11 @@ class _Recording:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
-            if proposals_in(record.text, record.given.get("role", "")) and record.id not in state.proposing:
+            if (
+                self._is_proposing
+                and record.id not in state.proposing
+                and proposals_in(record.text, record.given.get("role", ""))
+            ):
                 state.proposing.append(record.id)
 
     def _deleted_keys(self) -> set[Any]:
