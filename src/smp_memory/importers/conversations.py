@@ -85,11 +85,11 @@ def conversation(
 
 def _memory(turn: TranscriptTurn, host: str) -> IngestedMemory:
     if turn.role == SUMMARY:
-        return IngestedMemory(SUMMARY, {"summary": turn.text, "author": host}, turn.line, turn.key, turn.at or None)
+        return IngestedMemory(SUMMARY, {"summary": turn.text, "author": host}, turn.line, turn.lasting_key, turn.at or None)
     fields = {"role": turn.role, "content": turn.text}
     if turn.role == ASSISTANT:
         fields["author"] = host
-    return IngestedMemory("conversation", fields, turn.line, turn.key, turn.at or None)
+    return IngestedMemory("conversation", fields, turn.line, turn.lasting_key, turn.at or None)
 
 
 # -- files

@@ -320,18 +320,19 @@ class _Recording:
             elif turn.role == USER:
                 state.last_reply_digest = ""
             state.turns += 0 if recorded_key else 1
-            key = recorded_key or turn.key or f"{turn.at}:{turn.role}:{digest(turn.text)[:16]}"  # a line without an id
+            key = recorded_key or turn.lasting_key
             if state.was_recorded(self._key(key)) or self._key(key) in gone:
                 continue  # it is there, or a person has removed it since
+            text = cut(turn.text, self._memory.config.content_limit_bytes)
             fields: dict[str, Any] = {"idempotency_key": self._key(key)}
             if turn.at:
                 fields["created"] = turn.at
             if turn.role == SUMMARY:
-                items.append((SUMMARY, {"summary": self._cut(turn.text), "author": client, **fields}))
+                items.append((SUMMARY, {"summary": text, "author": client, **fields}))
                 continue
             if turn.role == ASSISTANT:
                 fields["author"] = author or client
-            items.append(("conversation", {"role": turn.role, "content": self._cut(turn.text), **fields}))
+            items.append(("conversation", {"role": turn.role, "content": text, **fields}))
         self._states.save(self._state_before_write())
         if not items:
             return
@@ -378,9 +379,6 @@ class _Recording:
 
     def _key(self, key: str) -> str:
         return turn_key(self._event.client, self._event.session, key)
-
-    def _cut(self, text: str) -> str:
-        return cut(text, self._memory.config.content_limit_bytes)
 
     def _opened(self) -> SessionMemory:
         """The session of this conversation, created if there is none."""

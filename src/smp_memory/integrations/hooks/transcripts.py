@@ -46,6 +46,11 @@ class TranscriptTurn:
         self.line = line
         self.is_open = False  # a tool was called after this text, so it is no reply unless the conversation ended here
 
+    @property
+    def lasting_key(self) -> str:
+        """The host's id; of a line without one its time, role and text."""
+        return self.key or f"{self.at}:{self.role}:{digest(self.text)[:16]}"
+
     def __repr__(self) -> str:
         return f"Turn({self.role}, {self.text[:40]!r}, {self.key})"
 
@@ -212,11 +217,15 @@ class _ClaudeLine:
 
     __slots__ = ("at", "calls_tool", "group", "id", "number", "parent", "role", "text")
 
+    def __init__(self, number: int, id: str, parent: str) -> None:
+        self.number, self.id, self.parent = number, id, parent
+        self.role = self.text = self.at = ""
+        self.group = ""  # the id of the message or of the prompt
+        self.calls_tool = False
+
 
 def _claude_line(number: int, line: Line) -> _ClaudeLine:
-    kept = _ClaudeLine()
-    kept.number, kept.id, kept.parent, kept.at = number, _text(line, "uuid"), _text(line, "parentUuid"), ""
-    kept.role, kept.text, kept.group, kept.calls_tool = "", "", "", False
+    kept = _ClaudeLine(number, _text(line, "uuid"), _text(line, "parentUuid"))
     if not _is_conversation(line):
         return kept
     message, kept.at = line["message"], _text(line, "timestamp")
