@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import Conflict, InvalidRecord, SessionExists, maps_errors
+from smp_memory.errors import Conflict, InvalidRecord, maps_errors
 from smp_memory.model.record import Record
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 PROFILE = "user-profile"  # the category of the preferences that make the profile
-_SETTINGS = {"lifecycle": {"auto_archive": False}, "retention": {"enabled": False}}
 _COPIED_FIELDS = (
     "topic",
     "aliases",
@@ -65,11 +64,6 @@ class GlobalMemory:
     @property
     def session(self) -> SessionMemory:
         """The session `global`; created on first use."""
-        if not self.exists:
-            try:
-                return self._memory.create_session(GLOBAL_SESSION, config=_SETTINGS, purpose="holds in all sessions")
-            except SessionExists:  # another process has created it meanwhile
-                pass
         return self._memory.session(GLOBAL_SESSION)
 
     # -- reading

@@ -27,7 +27,15 @@ from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_arguments
-from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, SessionInfo, names_of
+from smp_memory.model.session_info import (
+    ARCHIVED,
+    DEFAULT_SESSION,
+    DELETED,
+    GLOBAL_SESSION,
+    GLOBAL_SETTINGS,
+    SessionInfo,
+    names_of,
+)
 from smp_memory.model.times import Clock, parse, to_moment, to_text
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
 from smp_memory.observe.telemetry import observed
@@ -59,7 +67,14 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.session_states import SessionState
     from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
-    from smp_memory.model.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
+    from smp_memory.model.options import (
+        Criteria,
+        QueryOptions,
+        RecallOptions,
+        RelatedOptions,
+        TopicOptions,
+        WatchOptions,
+    )
     from smp_memory.model.previews import Preview
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.session_info import SessionHead
@@ -234,6 +249,15 @@ class Memory:
         except (OSError, SMPError):
             return False
 
+    # -- the short way
+
+    def remember(self, text: str, type: str = "learning", *, session: str = DEFAULT_SESSION, **fields: Any) -> Any:
+        """Store a memory in a session, which is made if need be: `memory.remember("Use OAuth 2.0", "decision", author="ada")`.
+
+        `session="global"` stores what holds in all sessions.
+        """
+        return self.session(session, create=True).add(type, text, **fields)
+
     # -- sessions
 
     def create_session(
@@ -256,6 +280,8 @@ class Memory:
             given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = write.validation.session_fields(user, agents, project, tags, context)
+        if id == GLOBAL_SESSION:
+            config = {**GLOBAL_SETTINGS, **(config or {})}
         session_id = ids.check(id, "id") if id is not None else ids.new_session_id(now)
         settings = self.config
         if config:
@@ -285,12 +311,22 @@ class Memory:
             except SessionExists:
                 info.id = ids.new_session_id(now)
 
-    def session(self, id: str, *, author: str | None = None) -> SessionMemory:
-        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound.
+    def session(self, id: str, *, author: str | None = None, create: bool = False) -> SessionMemory:
+        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound, or with `create` makes it.
 
-        One that is archived is restored first; `warnings` of the session says so, and so does its first answer.
+        One that is archived is restored first; `warnings` of the session says so, and so does its first answer. The session `global`,
+        whose memories hold in all sessions, is made when it is first opened.
         """
-        return smp_memory.SessionMemory(self, lifecycle.open_session.open_session(self.scope, id, author))
+        try:
+            opened = lifecycle.open_session.open_session(self.scope, id, author)
+        except SessionNotFound:
+            if not create and id != GLOBAL_SESSION:
+                raise
+            try:
+                return self.create_session(id, author=author)
+            except SessionExists:  # another process has made it meanwhile
+                opened = lifecycle.open_session.open_session(self.scope, id, author)
+        return smp_memory.SessionMemory(self, opened)
 
     def opened_session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """The same, but one that is archived stays so: it raises SessionArchived."""
@@ -352,6 +388,13 @@ class Memory:
         mode      default, weighted or product;  at: the time of the query;  timeout in seconds
         """
         return search.path.query(self.scope, text, options)
+
+    def recall(self, text: str, *, limit: int = 5, **options: Unpack[RecallOptions]) -> Hits:
+        """What is known about a question, best first: `query` without what is hardly relevant; nothing, if nothing is."""
+        hits = search.path.query(self.scope, text, {**options, "limit": limit})
+        least, floor = options.get("min_relevance"), self.config["recall.min_pointer"]
+        hits[:] = search.path.relevant_hits(hits, text, options.get("sort"), floor, least)
+        return hits
 
     def explain(
         self,
@@ -536,8 +579,12 @@ class Memory:
 
     def proposals(self, limit: int = 20) -> list[Proposal]:
         """What turns of all sessions propose to write down, those of the session written last first; see `SessionMemory.proposals`."""
-        newest_first = (session for _, session in reversed(self.sessions_by_time()))
-        return list(islice((each for session in newest_first for each in session.proposals(limit)), limit))
+        return list(islice((each for _, found in self.proposals_by_session(limit) for each in found), limit))
+
+    def proposals_by_session(self, limit: int | None = None) -> Iterator[tuple[SessionMemory, list[Proposal]]]:
+        """Each session with its proposals, at most so many of each, the session written last first. It is read when it is asked for."""
+        for _, session in reversed(self.sessions_by_time()):
+            yield session, session.proposals(limit)
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""

@@ -400,7 +400,16 @@ def test_add_with_every_option(cli: Terminal) -> None:
     record = cli.json(
         *("add", "decision", "Use OAuth", "--tag", "auth", "--tag", "security.login", "--topic", "login", "--pin"),
         *("--importance", "0.9", "--confidence", "high", "--created", "2026-01-31T14:30:00Z", "--id", "MY-1"),
-        *("--key", "k1", "--field", 'impact={"days": 3}', "--field", "owner=Ada Lovelace", "--field", 'number="7"'),
+        *(
+            "--idempotency-key",
+            "k1",
+            "--field",
+            'impact={"days": 3}',
+            "--field",
+            "owner=Ada Lovelace",
+            "--field",
+            'number="7"',
+        ),
     )
     expected = {
         "id": "MY-1",
@@ -417,7 +426,7 @@ def test_add_with_every_option(cli: Terminal) -> None:
         "idempotency_key": "k1",
     }
     assert record | expected == record
-    assert cli.json("add", "decision", "again", "--key", "k1")["id"] == "MY-1"
+    assert cli.json("add", "decision", "again", "--idempotency-key", "k1")["id"] == "MY-1"
     assert len(cli.json("list")) == 1
 
 
@@ -978,3 +987,14 @@ def _wait_until_it_reads(process: subprocess.Popen[str]) -> None:
             return
         time.sleep(0.01)
     time.sleep(1)
+
+
+def test_a_memory_for_all_sessions_is_stored_under_global(cli: Terminal) -> None:
+    assert cli.json("add", "preference", "Answer in German", "--session", "global")["session"] == "global"
+    with smp_memory.open() as memory:
+        assert [each.text for each in memory.global_memory.preferences()] == ["Answer in German"]
+
+
+def test_key_of_a_memory_that_is_no_preference_is_refused(cli: Terminal) -> None:
+    assert "--idempotency-key" in cli.fails(2, "add", "decision", "Use OAuth", "--key", "k")
+    assert cli.json("add", "preference", "concise", "--key", "style")["value"] == "concise"

@@ -94,30 +94,30 @@ def test_import_error_names_the_line(terminal: Terminal, store: str) -> None:
 
 
 def test_anonymised_export_can_be_reversed_with_its_key(terminal: Terminal, store: str) -> None:
-    terminal.ok("export", "out.yaml", "--anonymise", "--key", "names.key", "--session", "checkout")
+    terminal.ok("export", "out.yaml", "--anonymise", "--names", "names.key", "--session", "checkout")
     assert stat.S_IMODE(os.stat("names.key").st_mode) == 0o600
     text = Path("out.yaml").read_text()
     assert "Ada" not in text
     assert "shop" not in text
     assert "User-1" in text
     terminal.ok("import", "out.yaml")
-    terminal.ok("import", "out.yaml", "--key", "names.key", "--as", "back")
+    terminal.ok("import", "out.yaml", "--names", "names.key", "--as", "back")
     assert terminal.json("show", "back/DEC-0001")["decision"] == "Ada wants OAuth"
     assert terminal.json("show", "Session-1/DEC-0001")["decision"] == "User-1b wants OAuth"
-    restored = terminal.ok("export", "--session", "Session-1", "--restore-key", "names.key", "--format", "yaml")
+    restored = terminal.ok("export", "--session", "Session-1", "--restore-names", "names.key", "--format", "yaml")
     assert "Ada wants OAuth" in restored
-    terminal.fails(2, "export", "x.json", "--key", "names.key")
-    terminal.fails(2, "import", "out.yaml", "--key", "missing.key")
+    terminal.fails(2, "export", "x.json", "--names", "names.key")
+    terminal.fails(2, "import", "out.yaml", "--names", "missing.key")
     Path("bad.key").write_text("{}")
-    terminal.fails(4, "import", "out.yaml", "--key", "bad.key", "--as", "y")
+    terminal.fails(4, "import", "out.yaml", "--names", "bad.key", "--as", "y")
 
 
 def test_anonymise_a_session_and_one_memory(terminal: Terminal, store: str) -> None:
     one = terminal.json("anonymise", "checkout/DEC-0001")
     assert one["decision"].startswith("User-1")
-    done = terminal.json("anonymise", "--session", "checkout", "--key", "names.key")
+    done = terminal.json("anonymise", "--session", "checkout", "--names", "names.key")
     assert (done["session"], done["copy"], done["memories"]) == ("checkout", "Session-1", 2)
-    again = terminal.json("anonymise", "--session", "checkout", "--key", "names.key", "--as", "second")
+    again = terminal.json("anonymise", "--session", "checkout", "--names", "names.key", "--as", "second")
     assert again["placeholders"] == done["placeholders"]
     assert terminal.json("show", "checkout/DEC-0001")["decision"] == "Ada wants OAuth"
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound
+from smp_memory.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, SessionNotFound, StoreNotFound
 from smp_memory.files.layouts import NAMES
 
 SOURCE = str(Path(smp_memory.__file__).parents[1])
@@ -232,3 +233,59 @@ def test_argument_of_a_wrong_kind_is_named_in_the_error(tmp_path: Path) -> None:
             assert caught.value.field == field
             assert str(caught.value).startswith(f"{field}: must be ")
         assert session.records(last=0) == []
+
+
+# -- the short way, and sessions that are made on demand
+
+
+def test_remember_and_recall_need_no_session(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        first = memory.remember("We deploy on Tuesdays only, after the backup", tags=["deploy"])
+        memory.remember("Use OAuth 2.0 for sign-in", "decision", author="ada")
+        assert (first.type, first.ref) == ("learning", "default/LEARN-0001")
+    with smp_memory.open(tmp_path / "store") as memory:
+        hits = memory.recall("on which day do we deploy?")
+        assert [hit.record.ref for hit in hits] == ["default/LEARN-0001"]
+        assert memory.recall("who likes strawberry ice cream?") == []
+
+
+def test_recall_takes_the_options_of_query(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        memory.remember("We deploy on Tuesdays only", "decision")
+        memory.remember("The deploy of Tuesday was late", "finding")
+        hits = memory.recall("on which day do we deploy?", types="finding", limit=1)
+        assert [hit.record.type for hit in hits] == ["finding"]
+
+
+def test_a_preference_with_a_key_has_its_text_as_value_in_every_way(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        memory.remember("concise", "preference", key="response_style")
+        memory.remember("detailed", "preference", key="response_style")
+        [only] = memory.session("default").records("preference")
+        assert (only.key, only.value, only.preference) == ("response_style", "detailed", None)
+
+
+def test_a_session_is_made_on_demand_and_opened_the_second_time(tmp_path):
+    for count in (1, 2):
+        with smp_memory.open(tmp_path / "store") as memory:
+            session = memory.session("review", create=True, author="ada")
+            session.add_decision(f"Decision {count}")
+            assert [each.author for each in session.records()] == ["ada"] * count
+    with smp_memory.open(tmp_path / "store") as memory, pytest.raises(SessionNotFound):
+        memory.session("another")
+
+
+def test_threads_that_make_one_session_at_once_get_the_same(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: memory.remember(f"fact {n}", session="made"), range(32)))
+        assert len(memory.session("made").records()) == 32
+        assert [each.id for each in memory.sessions()] == ["made"]
+
+
+def test_the_session_global_is_there_when_it_is_named(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        memory.remember("Answer in German", "preference", session="global")
+        assert [each.text for each in memory.global_memory.preferences()] == ["Answer in German"]
+        assert memory.session("global").config["lifecycle.auto_archive"] is False
+        assert "Answer in German" in str(memory.context("developer", task="write the release notes in which language?"))

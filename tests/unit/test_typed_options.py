@@ -25,6 +25,13 @@ WRONG = {
     'session.add_finding("x", severity=3)': "severity",
     'memory.create_session("x", agents="one")': "agents",
     'session.agent("a").query("x", limt=3)': "limt",
+    'memory.recall("x", limt=3)': "limt",
+}
+WRONG_FIELDS = {  # of records, which a type checker knows
+    'a: int = session.add_decision("x").decision': "str",
+    'b: str = session.add_finding("x").severity': "None",
+    'c: str = session.add_turn("user", [{"type": "text", "text": "x"}]).parts': "list",
+    'd: int = session.add_learning("x").tags': "list[str]",
 }
 RIGHT = """
 hits = session.query("x", types=["decision"], limit=3, where={"severity": "high"})
@@ -39,7 +46,8 @@ def test_type_checker_rejects_wrong_options_and_accepts_right_ones(tmp_path: Pat
     pytest.importorskip("mypy", reason="mypy is not installed")
     lines = ["import smp_memory", "memory = smp_memory.open(':memory:')", "session = memory.create_session()"]
     first = len(lines) + 1
-    lines += [*WRONG, RIGHT]
+    wrong = WRONG | WRONG_FIELDS
+    lines += [*wrong, RIGHT]
     path = tmp_path / "calls.py"
     path.write_text("\n".join(lines))
     done = subprocess.run(
@@ -47,8 +55,8 @@ def test_type_checker_rejects_wrong_options_and_accepts_right_ones(tmp_path: Pat
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     errors = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if ": error:" in line}
-    assert set(errors) == set(range(first, first + len(WRONG))), done.stdout
-    for number, name in enumerate(WRONG.values(), first):
+    assert set(errors) == set(range(first, first + len(wrong))), done.stdout
+    for number, name in enumerate(wrong.values(), first):
         assert name in errors[number]
 
 

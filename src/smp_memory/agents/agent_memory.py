@@ -31,7 +31,7 @@ from smp_memory.write.path import Transaction, Writer, additions
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from typing import Unpack
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Trashed
     from smp_memory.model.options import (
         ArtifactFields,
+        ClientObject,
         CommonFields,
         DecisionFields,
         FindingFields,
@@ -281,7 +282,12 @@ class AgentMemory:
         """Add a memory of any type; see `SessionMemory.add`."""
         return self._writer.add(type, data, **fields)
 
-    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
+    def add_turn(
+        self,
+        role: str | Mapping[str, Any] | ClientObject,
+        content: str | Sequence[Any] | None = None,
+        **fields: Unpack[TurnFields],
+    ) -> Turn:
         return self._writer.add_turn(role, content, **fields)
 
     def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:

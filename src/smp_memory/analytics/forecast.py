@@ -349,8 +349,7 @@ def _use(access: dict[str, Any]) -> KnownUse | None:
 
 
 def _uses_of(record: Record, history: RecordHistory | None) -> list[KnownUse]:
-    access = record.access
-    use = _use(access) if isinstance(access, dict) else None
+    use = _use(record.access)
     found = {each.time: each for each in (known_uses(history) if history is not None else [])}
     if use is not None:
         found[use.time] = use

@@ -60,6 +60,7 @@ def _database(places: Places) -> str:
 def read_database(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
     try:
         with DatabaseCopy(source.path) as database:
+            source.count_bytes(database.bytes)
             if not database.tables() & {_OBSERVATIONS, _SUMMARIES, _PROMPTS}:
                 source.cannot_read(
                     1, "not a database of claude-mem: it has no observations, session_summaries or user_prompts"

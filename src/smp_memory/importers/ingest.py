@@ -141,5 +141,6 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         target.finish()
     own.end_file()
     run.report.unread += source.unread
+    run.report.left_out += source.left_out
     if count or source.unread:
         run.report.files[file.name] = count

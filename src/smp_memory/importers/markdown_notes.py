@@ -97,7 +97,7 @@ def read_note(source: Source, notes: Mapping[str, str] | None = None) -> Iterato
     """Sections and items of a note. `notes` has the files of all notes by their name in lower case."""
     fields, _ = properties(source.text)
     if "excalidraw-plugin" in fields:
-        source.cannot_read(1, "a drawing of Excalidraw, not a note")
+        source.leave_out("a drawing of Excalidraw")
         return
     note = Note(source, fields, notes or {})
     for item in items(source.text):
@@ -137,7 +137,7 @@ class Note:
 
     def item(self, item: MarkdownItem, type: str, text: str = "", **more: Any) -> IngestedMemory:
         """A memory of one item; `text` instead of the whole of it."""
-        fields = {**self.common(item.text), type: text or item.text, "section": item.heading or None}
+        fields = {**self.common(item.text), type: self.named(text or item.text), "section": item.heading or None}
         if type == "finding":
             fields |= {"category": "note", "status": "resolved" if item.checked else "open"}
         fields |= more
@@ -148,11 +148,18 @@ class Note:
     def section(self, section: Section) -> Iterator[IngestedMemory]:
         title = section.headings[-1] if section.headings else ""
         for number, (text, line) in enumerate(_parts(section)):
-            fields = {**self.common(text), "learning": text, "category": "note"}
+            fields = {**self.common(text), "learning": self.named(text, title), "category": "note"}
             if title and title != self.title:
                 fields["section"] = title
             key = "\n".join((*section.headings, f"part {number}"))
             yield IngestedMemory("learning", fields, line, key, self._when, "learning")
+
+    def named(self, text: str, section: str = "") -> str:
+        """A text with the title of its note and section before it, because a memory is read without its note."""
+        if text.startswith(self.title) or type_below((self.title,)):
+            return text
+        names = f"{self.title}, {section}" if section and section != self.title else self.title
+        return f"{names}:\n{text}" if "\n" in text else f"{names}: {text}"
 
     def common(self, text: str) -> dict[str, Any]:
         plain = _CODE.sub(" ", text)
@@ -330,6 +337,8 @@ def notes_by_name(files: list[ImportFile]) -> dict[str, str]:
 def _root(start: str) -> str:
     """The folder to which names of files are relative: the vault or repository, else the folder itself."""
     first = start if os.path.isdir(start) else os.path.dirname(start)
+    for below in (*_RULE_FOLDERS, ".github"):
+        first = first.removesuffix(os.sep + below.replace("/", os.sep))
     folder = first
     while True:
         if any(os.path.exists(os.path.join(folder, mark)) for mark in _ROOT_MARKS):

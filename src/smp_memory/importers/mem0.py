@@ -7,7 +7,7 @@
 Each is a learning with its categories as tags and its user, agent and run as fields; below a category of preferences it is a preference. A
 memory that mem0 changed is updated when it is imported again.
 
-Guarantees: memories that mem0 calls deleted or archived are left out and counted in the report. An item that is not understood is reported, the rest is read.
+Guarantees: memories that mem0 calls deleted or archived are left out, and the report says how many. An item that is not understood is reported, the rest is read.
 Non-guarantee: the vectors in a local qdrant or faiss folder are not read, because their payload is pickled Python; `files` says how to
 export them.
 """
@@ -80,8 +80,14 @@ def read_export(source: Source) -> Iterator[IngestedMemory]:
         source.cannot_read(1, "neither a list of memories nor an object with results or memories")
         return
     categories = _categories(value)
+    gone = 0
     for number, item in enumerate(listed, 1):
-        yield from _item(source, item, number, categories)
+        if isinstance(item, dict) and as_text(item.get("state")) in _GONE:
+            gone += 1
+        else:
+            yield from _item(source, item, number, categories)
+    if gone:
+        source.leave_out(f"{gone:,} of {len(listed):,} memories, which mem0 calls deleted or archived")
 
 
 def read_lines(source: Source) -> Iterator[IngestedMemory]:
@@ -103,9 +109,6 @@ def _item(source: Source, item: Any, number: int, categories: dict[str, str]) ->
     text = next((found for name in _TEXTS if (found := as_text(item.get(name)))), "")
     if not text:
         source.cannot_read(number, f"item {number}: no text in memory, content, data or text")
-        return
-    if as_text(item.get("state")) in _GONE:
-        source.cannot_read(number, f"item {number}: {item['state']} in mem0, left out")
         return
     metadata = item.get("metadata") if isinstance(item.get("metadata"), dict) else {}
     given = [
@@ -143,6 +146,7 @@ def read_history(source: Source) -> Iterator[IngestedMemory]:
     """The newest text of each memory in the history database."""
     try:
         with DatabaseCopy(source.path) as database:
+            source.count_bytes(database.bytes)
             if "history" not in database.tables():
                 source.cannot_read(1, "no table history: not a history database of mem0")
                 return

@@ -83,6 +83,12 @@ class ImportOptions(NamedTuple):
 
 
 IMPORTERS = (
+    Importer("claude-code", "Claude Code", "conversations of Claude Code", "a transcript (.jsonl), the folder of a project, or ~/.claude/projects", "claude_code", CONVERSATIONS, True),
+    Importer("codex", "Codex", "conversations of Codex", "a rollout (.jsonl, .jsonl.zst), a folder of them, or ~/.codex", "codex", CONVERSATIONS, True),
+    Importer("gemini", "Gemini CLI", "conversations of Gemini CLI", "a chat (.jsonl, .json), a folder of them, or ~/.gemini/tmp", "gemini", CONVERSATIONS, True),
+    Importer("cursor", "Cursor", "conversations of Cursor", "state.vscdb, an agent transcript (.jsonl), or a folder of both", "cursor", CONVERSATIONS, True),
+    Importer("chatgpt", "ChatGPT", "the export of ChatGPT", "the export (.zip), its folder, or a conversations.json", "chatgpt", CONVERSATIONS),
+    Importer("claude-ai", "Claude.ai", "the export of Claude.ai", "the export (.zip), its folder, or a conversations.json", "claude_ai", CONVERSATIONS),
     Importer("bmad", "BMAD", "memlogs, agents' notes, decision logs, retrospectives and stories of a BMAD project", "a project folder", "bmad", has_default=True),
     Importer("mcp-memory", "MCP memory server", "entities, observations and relations of the reference MCP memory server", "its memory.jsonl", "mcp_memory"),
     Importer("claude-mem", "claude-mem", "observations, session summaries and prompts", "claude-mem.db or its folder", "claude_mem", CONVERSATIONS, has_default=True),

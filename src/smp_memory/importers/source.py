@@ -85,12 +85,21 @@ class Source:
         self.name = name  # relative to what is imported, with slashes
         self.member = member
         self.unread: list[UnreadLine] = []
-        self._on_bytes = on_bytes or _ignore
+        self.left_out: list[str] = []
+        self.count_bytes = on_bytes or _ignore  # called with the number of bytes that were read
         self._text: str | None = None
         self._lines: list[str] | None = None
 
     def cannot_read(self, line: int, why: str) -> None:
         self.unread.append(UnreadLine(self.name, line, why))
+
+    def leave_out(self, why: str) -> None:
+        """Note that something was understood, but is not imported."""
+        self.left_out.append(f"{self.name}: {why}")
+
+    def count_bytes(self, count: int) -> None:
+        """Note for the progress that bytes were read by other means."""
+        self._on_bytes(count)
 
     # -- notes
 
@@ -135,7 +144,7 @@ class Source:
                 if not data:
                     return
                 most = None if most is None else most - len(data)
-                self._on_bytes(len(data))
+                self.count_bytes(len(data))
                 yield data
 
     def raw_lines(self) -> Iterator[tuple[int, bytes]]:

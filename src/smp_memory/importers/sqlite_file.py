@@ -36,6 +36,7 @@ class DatabaseCopy:
         try:
             copy = os.path.join(self._folder.name, "copy.db")
             _copy(path, copy)
+            self.bytes = os.path.getsize(copy)
             self._connection = sqlite3.connect(copy)
             self._connection.row_factory = sqlite3.Row
             self._connection.text_factory = _text

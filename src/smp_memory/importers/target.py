@@ -58,7 +58,7 @@ class TargetSession:
     def add(self, found: IngestedMemory, file: str, times: LineTimes) -> None:
         if self._is_left_out:
             return
-        self._read_known()
+        self._read_known(file)
         key = self._key(found, file)
         if key in self._new:
             return
@@ -125,7 +125,8 @@ class TargetSession:
 
     # -- what is known
 
-    def _read_known(self) -> None:
+    def _read_known(self, file: str) -> None:
+        """Read what the session has; turns that came from hooks or from another file may have other keys."""
         if self._is_read:
             return
         self._is_read = True
@@ -137,14 +138,9 @@ class TargetSession:
             if record is not None:
                 if record.idempotency_key:
                     self._known[record.idempotency_key] = record
-                if self._given.host and not self._is_own(record):
+                if self._given.host and _file_of(record) != file:
                     self._recorded.add(record)
         self._cold = storage.history(segment=COLD).idempotent
-
-    def _is_own(self, record: Record) -> bool:
-        """Whether an import of the same tool added it; what hooks or another tool added may be the same turn under another key."""
-        source = record.given.get("source")
-        return isinstance(source, dict) and source.get("tool") == self._run.tool
 
     def _storage(self) -> SessionStore | None:
         """The existing session, or None. An archived session is restored, except in a dry run."""
@@ -242,8 +238,6 @@ class TargetSession:
             given = self._given
             context: dict[str, Any] = {"title": given.title, "host": given.host, "host_session": given.host_session}
             context = {name: value for name, value in context.items() if value} | given.context
-            if not self._run.proposals:
-                context["proposals"] = False
             try:
                 self._opened = self._memory.create_session(
                     self.id,
@@ -253,6 +247,7 @@ class TargetSession:
                     tags=[self._run.tool],
                     author=self._author,
                     created=self._created(),
+                    config=None if self._run.proposals else {"proposals.enabled": False},
                     imported_from=self._run.tool,
                     **context,
                 )
@@ -297,6 +292,12 @@ class _Recorded:
             return False
         found.remove(min(found, key=lambda each: abs(each.created - at)))
         return True
+
+
+def _file_of(record: Record) -> Any:
+    """The file that a memory was imported from; None if it was written in another way."""
+    source = record.given.get("source")
+    return source.get("file") if isinstance(source, dict) else None
 
 
 def _turn(fields: Any) -> tuple[str, str]:

@@ -173,9 +173,10 @@ def _reason_by_use(weighed: WeighedMemory, now: datetime, rules: PreservationRul
         return RECENTLY_USED
     if weighed.priority > rules.preserved_priority:
         return HIGH_PRIORITY
-    importance = record.importance
-    is_number = isinstance(importance, int | float) and not isinstance(importance, bool)
-    return IMPORTANT if is_number and importance >= rules.preserved_importance else ""
+    importance = record.given.get("importance")
+    if not isinstance(importance, int | float) or isinstance(importance, bool):
+        return ""
+    return IMPORTANT if importance >= rules.preserved_importance else ""
 
 
 # -- expiry

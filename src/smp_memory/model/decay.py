@@ -130,7 +130,7 @@ class DecayInputs:
     @classmethod
     def of(cls, record: Record, access_count: int | None = None, last_access: int | None = None) -> DecayInputs:
         """The inputs from a record; access count and last access are the record's, unless given."""
-        access = record.access if isinstance(record.access, dict) else {}
+        access = record.access
         return cls(
             record.type,
             to_microseconds(record.created),

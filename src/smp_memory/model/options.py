@@ -10,7 +10,7 @@ original designs use, and rejects unknown ones. Fields that SMP does not know ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,6 +93,13 @@ class WatchOptions(_Page, total=False):
     kinds: Words | None  # kinds of relations that count
 
 
+class RecallOptions(_Page, total=False):
+    """Those of `query` for `recall`, which has a limit of its own."""
+
+    topic: Words  # a topic, or a tag of this name
+    timeout: float  # seconds; then QueryTimeout
+
+
 class QueryOptions(WatchOptions, total=False):
     """Everything that `query` takes beside its text."""
 
@@ -111,6 +118,12 @@ class Criteria(_Filters, total=False):
 
 
 # -- fields of memories
+
+
+class ClientObject(Protocol):
+    """A message as an object of Anthropic's or OpenAI's client library."""
+
+    def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]: ...
 
 
 class CommonFields(TypedDict, total=False):
@@ -139,6 +152,7 @@ class CommonFields(TypedDict, total=False):
 
 class TurnFields(CommonFields, total=False):
     kind: str  # what kind of message
+    parts: Sequence[Mapping[str, Any]]  # what is not text: tool calls, images, …; given by content blocks
 
 
 class DecisionFields(CommonFields, total=False):

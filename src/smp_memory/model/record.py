@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
 
 
-class Field:
-    """Attribute for a field of a memory; a missing field reads as its default."""
+_CONTAINERS = (list, dict)
 
-    __slots__ = ("default", "name")
+
+class Field:
+    """Attribute for a field of a memory. A missing field reads as its default, and one that a person typed in another form as a list or object of it."""
+
+    __slots__ = ("container", "default", "name")
 
     def __init__(self, default: Any = None) -> None:
         self.default = default
+        self.container = type(default) if type(default) in _CONTAINERS else None
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -41,10 +45,14 @@ class Field:
         value = record._data.get(self.name)
         if value is None:
             value = self.default
+        if self.container is not None and type(value) is not self.container:
+            return [value] if self.container is list else copied(self.default)
         return copied(value) if type(value) in _CONTAINERS else value
 
 
-_CONTAINERS = (list, dict)
+def field(default: Any = None) -> Any:
+    """An attribute for a field, whose type is that of its annotation: `severity: str | None = field()`."""
+    return Field(default)
 
 
 def copied(value: Any) -> Any:
@@ -92,22 +100,22 @@ class Record:
         self._data = data
         self._notices: tuple[tuple[str, ...], dict[str, int]] | None = None
 
-    author = Field()
-    turn_ref = Field()
-    topic = Field()
-    confidence = Field()
-    importance = Field()
-    pinned = Field(False)
-    aliases = Field([])
-    tags = Field([])
-    valid_from = Field()
-    valid_until = Field()
-    references = Field([])
-    relations = Field([])
-    access = Field({"count": 0, "last": None})
-    visibility = Field("shared")
-    trust = Field()
-    idempotency_key = Field()
+    author: str | None = field()
+    turn_ref: str | int | None = field()
+    topic: str | None = field()
+    confidence: float | str | None = field()
+    importance: float | None = field()
+    pinned: bool = field(False)
+    aliases: list[str] = field([])
+    tags: list[str] = field([])
+    valid_from: str | None = field()
+    valid_until: str | None = field()
+    references: list[Any] = field([])
+    relations: list[Any] = field([])
+    access: dict[str, Any] = field({"count": 0, "last": None})
+    visibility: str = field("shared")
+    trust: str | float | None = field()
+    idempotency_key: str | None = field()
 
     @property
     def created(self) -> datetime:
@@ -280,80 +288,81 @@ def text_in(kind: Kind, data: dict[str, Any]) -> str:
 
 class Turn(Record):
     __slots__ = ()
-    role = Field()
-    content = Field("")
-    kind = Field("message")
+    role: str = field()
+    content: str = field("")
+    kind: str = field("message")
+    parts: list[dict[str, Any]] = field([])
 
 
 class Decision(Record):
     __slots__ = ()
-    decision = Field()
-    rationale = Field()
-    alternatives_considered = Field([])
-    impact = Field()
-    reversible = Field()
-    approved_by = Field([])
-    agreed_by = Field([])
-    agents_involved = Field([])
-    status = Field(KINDS["decision"].default_status)
-    resolution = Field()
+    decision: str = field()
+    rationale: str | None = field()
+    alternatives_considered: list[Any] = field([])
+    impact: Any = field()
+    reversible: bool | str | None = field()
+    approved_by: list[str] = field([])
+    agreed_by: list[str] = field([])
+    agents_involved: list[str] = field([])
+    status: str = field(KINDS["decision"].default_status)
+    resolution: Any = field()
 
 
 class Finding(Record):
     __slots__ = ()
-    finding = Field()
-    severity = Field()
-    category = Field()
-    evidence = Field()
-    recommendation = Field()
-    location = Field()
-    impact = Field()
-    root_cause = Field()
-    status = Status()
-    resolution = Field()
+    finding: str = field()
+    severity: str | None = field()
+    category: str | None = field()
+    evidence: Any = field()
+    recommendation: str | None = field()
+    location: Any = field()
+    impact: Any = field()
+    root_cause: str | None = field()
+    status: str = Status()  # type: ignore[assignment]
+    resolution: Any = field()
 
 
 class Preference(Record):
     __slots__ = ()
-    key = Field()
-    value = Field()
-    preference = Field()
-    category = Field()
-    context = Field()
-    source = Field()
-    applies_to = Field()
-    learned_from = Field([])
+    key: str | None = field()
+    value: Any = field()
+    preference: str | None = field()
+    category: str | None = field()
+    context: Any = field()
+    source: str | None = field()
+    applies_to: Any = field()
+    learned_from: list[str] = field([])
 
 
 class AgentState(Record):
     __slots__ = ()
-    agent = Field()
-    state = Field({})
+    agent: str = field()
+    state: Any = field()
 
 
 class Artifact(Record):
     __slots__ = ()
-    name = Field()
-    path = Field()
-    format = Field()
-    content = Field()
+    name: str | None = field()
+    path: str | None = field()
+    format: str | None = field()
+    content: str | None = field()
 
 
 class Learning(Record):
     __slots__ = ()
-    learning = Field()
-    category = Field()
+    learning: str = field()
+    category: str | None = field()
 
 
 class Summary(Record):
     __slots__ = ()
-    summary = Field()
-    covers = Field([])
+    summary: str = field()
+    covers: list[Any] = field([])
 
 
 def record_class(kind: Kind) -> type[Record]:
     """A class for a type that has none here: its fields are attributes, and None where they are missing."""
-    attributes: dict[str, Any] = {name: Field() for name in kind.fields if name != "author"}
+    attributes: dict[str, Any] = {name: field() for name in kind.fields if name != "author"}
     if kind.statuses:
         attributes["status"] = Status()
     return type(kind.name.title().replace("_", ""), (Record,), {"__slots__": (), **attributes})

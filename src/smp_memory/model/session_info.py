@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMAT = 1
+DEFAULT_SESSION = "default"  # where `Memory.remember` stores what names no session
 GLOBAL_SESSION = "global"  # the session with the memories for all sessions, see `smp_memory.global_memory`
+GLOBAL_SETTINGS = {"lifecycle": {"auto_archive": False}, "retention": {"enabled": False}}  # it has these from the start
 LIVE, ARCHIVED, DELETED, PURGED = "live", "archived", "deleted", "purged"  # states of a session in a store
 
 

@@ -161,7 +161,8 @@ class Kind:
 
     def text_field(self, given: dict[str, Any]) -> str:
         """The field for the text of a new memory with these fields: of one that has a key it is the value."""
-        return "value" if self.is_named_by_key and "key" in given and "value" not in given else self.text
+        has_key = self.is_named_by_key and given.get("key") is not None and given.get("value") is None
+        return "value" if has_key else self.text
 
     def __repr__(self) -> str:
         return f"Kind({self.name})"
@@ -176,7 +177,7 @@ _ROWS = (
         "TURN",
         "conversation",
         "content",
-        ("author", "role", "kind", "content"),
+        ("author", "role", "kind", "content", "parts"),
         {"message": "content"},
         number=0,
         place=5,

@@ -82,7 +82,7 @@ class OverviewItem:
 
     def worth(self, priority: Priority | None) -> float:
         """Its weight from 0 to 1: the priority if a function for it is given, else the importance."""
-        value = priority(self.record) if priority is not None else self.record.importance
+        value = priority(self.record) if priority is not None else self.record.given.get("importance")
         if isinstance(value, bool) or not isinstance(value, int | float):
             return _DEFAULT_IMPORTANCE
         return float(min(1.0, max(0.0, value)))
@@ -116,9 +116,9 @@ def word(value: Any) -> str:
 
 
 def _topics_of(record: Record) -> Iterator[str]:
-    tags, applies = record.tags, record.given.get("applies_to")
+    applies = record.given.get("applies_to")
     domains = applies.get("domains") if isinstance(applies, dict) else None
-    names = [record.topic, *(tags if isinstance(tags, list) else ()), *(domains if isinstance(domains, list) else ())]
+    names = [record.topic, *record.tags, *(domains if isinstance(domains, list) else ())]
     keys = set()
     for name in filter(None, map(word, names)):
         if topic_key(name) not in keys:
@@ -339,8 +339,7 @@ def _add_turns(items: list[OverviewItem], found: dict[str, _Mentions], priority:
             continue
         words_said = set(_WORD.findall(turn.record.text.casefold()))
         said = [key for word in words_said for key, words in by_word.get(word, ()) if words <= words_said]
-        references = turn.record.references if isinstance(turn.record.references, list) else []
-        for name in (turn.record.id, *filter(word, references)):
+        for name in (turn.record.id, *filter(word, turn.record.references)):
             said += keys_of.get((turn.record.session, name), [])
         for key in sorted(set(said)):
             found[key].add_turn(turn, turn.worth(priority))

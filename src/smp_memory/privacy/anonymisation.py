@@ -124,7 +124,7 @@ class Placeholders:
 
     def _remember(self, kind: str, original: str, placeholder: str) -> None:
         if placeholder in self._back:
-            raise InvalidFormat(f"The key file contains {placeholder} twice; it is damaged.")
+            raise InvalidFormat(f"The file of names contains {placeholder} twice; it is damaged.")
         self._given[kind][original] = placeholder
         self._back[placeholder] = original
         self._counts[kind] += kind in (PATH, EMAIL, HOST) or not placeholder[-1:].islower()
@@ -207,16 +207,16 @@ def _read(text: str) -> dict[str, Any]:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidFormat(
-            f"not a key file: {type(error).__name__}. Use the key file written by the anonymised export."
+            f"not a file of names: {type(error).__name__}. Use the one written by the anonymised export."
         ) from None
     if not isinstance(given, dict) or given.get("smp_key") != KEY_FORMAT:
         raise InvalidFormat(
-            "not a key file that this version of smp can read. Use the key file written by the anonymised export."
+            "not a file of names that this version of smp can read. Use the one written by the anonymised export."
         )
     for kind in KINDS:
         pairs = given.get(kind)
         if not isinstance(pairs, dict) or not all(isinstance(each, str) for each in pairs.values()):
-            raise InvalidFormat(f"The key file has no readable {kind} names; it is damaged.", field=kind)
+            raise InvalidFormat(f"The file of names has no readable {kind} names; it is damaged.", field=kind)
     return given
 
 

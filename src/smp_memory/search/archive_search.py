@@ -225,7 +225,7 @@ def _sortable(hit: Hit) -> Any:
     """A hit with what `sort_key` reads of a ranked candidate."""
     record = hit.record
     importance = float(record.importance) if isinstance(record.importance, int | float) else None
-    count = record.access.get("count") if isinstance(record.access, dict) else 0
+    count = record.access.get("count")
     return SimpleNamespace(
         score=hit.score,
         priority=hit.priority,

@@ -179,7 +179,7 @@ def _entry_index(
         record = history.record(session)
         if record is None or record.deleted:
             continue
-        tags = [tag for tag in record.tags if isinstance(tag, str)] if isinstance(record.tags, list) else []
+        tags = list(map(str, record.tags))
         entries[record.id] = {
             "line_number": history.first.line,
             "byte_offset": history.first.place[0],

@@ -43,9 +43,11 @@ from smp_memory.search.ranking import (
     RecordCheck,
     count_records,
     is_plain,
+    is_sentence,
     sort_key,
     uses_embeddings,
 )
+from smp_memory.search.relevance import floor_beside
 from smp_memory.search.scoring import CANDIDATES
 from smp_memory.search.succession import SuccessionOrder, newer_first
 from smp_memory.text.names import spelled
@@ -81,6 +83,14 @@ def query(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[s
     if is_tracked:
         scope.note_access(hits.records)
     return hits
+
+
+def relevant_hits(hits: Iterable[Hit], text: Any, sort: Any, floor: float, least: float | None = None) -> list[Hit]:
+    """The hits that are relevant enough. Unless `least` says otherwise, keywords and other sort orders ask for every match."""
+    found = [hit for hit in hits if not hit.repeats_state]
+    if least is None and isinstance(text, str) and sort in (None, RELEVANCE) and is_sentence(text):
+        least = floor_beside(max((hit.relevance for hit in found), default=0.0), floor)
+    return found if least is None else [hit for hit in found if hit.relevance >= least]
 
 
 def merged(scope: Scope, text: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:

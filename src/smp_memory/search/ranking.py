@@ -445,8 +445,7 @@ class RecordCheck:
 
     def has_topic(self, record: Record) -> bool:
         """Whether a topic of the query is the record's topic, one of its tags, or a part of its text (design 000)."""
-        tags = record.tags if isinstance(record.tags, list) else [record.tags]  # a person may have typed anything
-        labels = [label_key(each) for each in (record.topic, *tags)]
+        labels = [label_key(each) for each in (record.topic, *record.tags)]
         text = text_of(record.given).casefold()
         return not self._query.topics or any(
             any(each == label_key(topic) or each.startswith(label_key(topic) + ".") for each in labels)

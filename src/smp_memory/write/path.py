@@ -14,18 +14,19 @@ from smp_memory.model.record import text_in
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
-from smp_memory.write import validation
+from smp_memory.write import content_blocks, validation
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Restore, Unrelate, Update, id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
     from typing import Any, Protocol, Unpack
 
     from smp_memory.model.options import (
         ArtifactFields,
+        ClientObject,
         CommonFields,
         DecisionFields,
         FindingFields,
@@ -69,9 +70,13 @@ class Writer:
     def addition(self, kind: Kind, given: dict[str, Any]) -> Operation:
         """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
         rules = self._rules
+        if kind.is_turn and (type(given.get("content")) is not str or "tool_calls" in given or "type" in given):
+            given = _turn_of_message(given)
         draft = validation.draft(kind, given, rules.content_limit)
         data = self._with_author(kind, draft.data)
         warnings = validation.typo_warnings(kind, data)
+        if kind.is_turn and "parts" in data:
+            warnings = (*warnings, *_omissions(data["parts"]))
         draft.data = without_recalled(kind, data)
         removals: list[RedactedSpan] = []
         if rules.redactor is not None:
@@ -116,10 +121,19 @@ class Writer:
             data = dict(type)  # type: ignore[arg-type]
             type = data.get("type", "")
         kind = kind_of(type)
+        if isinstance(data, str):
+            data = {kind.text_field(fields): data}
         return self._add(kind, {**given_fields(kind, data), **fields})
 
-    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
+    def add_turn(
+        self,
+        role: str | Mapping[str, Any] | ClientObject,
+        content: str | Sequence[Any] | None = None,
+        **fields: Unpack[TurnFields],
+    ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
+        if hasattr(role, "model_dump"):
+            role = role.model_dump(mode="json", exclude_none=True)
         result: Turn = self._add_named(KINDS["conversation"], {"role": role, "content": content}, fields)
         return result
 
@@ -278,6 +292,17 @@ class Writer:
         """Why a memory is deleted or restored, as it may be stored, and what was taken out of it."""
         reason, redactor = strip_reason(reason), self._rules.redactor
         return redactor.redact(reason) if redactor is not None and type(reason) is str else (reason, [])
+
+
+def _turn_of_message(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a turn whose content is given as blocks, or as a whole message of a client library."""
+    return content_blocks.turn_fields(given) if content_blocks.is_message(given) else given
+
+
+def _omissions(parts: Any) -> tuple[str, ...]:
+    count = content_blocks.omitted_parts(parts)
+    files = "The bytes of 1 file were" if count == 1 else f"The bytes of {count:,} files were"
+    return (f"parts: {files} not stored, only their number and SHA-256.",) if count else ()
 
 
 def given_fields(kind: Kind, data: Any) -> dict[str, Any]:

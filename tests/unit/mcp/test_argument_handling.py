@@ -300,3 +300,10 @@ def test_repeated_idempotency_key_with_another_text_says_that_it_was_not_stored(
         assert (answer["id"], answer["done"]) == (first["id"], "known already")
         assert "was not stored" in answer["warnings"][0]
     assert len(caller.memory.query()) == 1
+
+
+def test_remember_stores_what_holds_in_all_sessions_under_global(memory: Any, caller: Caller) -> None:
+    """The first such memory was refused: there was no session `global` yet."""
+    stored = call(caller, "remember", type="preference", text="Answer in German", session="global")
+    assert stored["id"] == "global/PREF-0001"
+    assert [each.text for each in memory.global_memory.preferences()] == ["Answer in German"]

@@ -31,7 +31,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "relate": ("write", "Relate one memory to another"),
             "pin": ("write", "Exempt memories from decay"),
             "unpin": ("write", "Let memories decay again"),
-            "review": ("upkeep", "List what turns propose to write down; keep or drop it"),
+            "review": ("review", "Walk through what turns propose to write down; keep or drop it"),
             "promote": ("agents", "Copy memories of a session to the global session"),
         },
     ),

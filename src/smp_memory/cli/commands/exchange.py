@@ -33,8 +33,8 @@ def export_arguments(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.add_argument("--anonymise", action="store_true", help="replace names of people, projects, paths, hosts and sessions by placeholders")  # fmt: skip
     parser.add_argument("--agents", action="store_true", help="with --anonymise: replace names of agents, too")
-    parser.add_argument("--key", metavar="KEY", help="with --anonymise: write placeholders and names to this key file")
-    parser.add_argument("--restore-key", metavar="KEY", help="replace placeholders by the names in this key file")
+    parser.add_argument("--names", metavar="FILE", help="with --anonymise: write placeholders and names to this file")
+    parser.add_argument("--restore-names", metavar="FILE", help="replace placeholders by the names in this file")
 
 
 def run_export(call: Invocation) -> None:
@@ -42,23 +42,23 @@ def run_export(call: Invocation) -> None:
 
     Deleted memories and earlier revisions are included. The file appears when it is complete, readable for you alone.
 
-    With --anonymise, names become User-1, Project-A, /path/dir-1/file-1.py and so on, consistently. Only with --key can
-    this be reversed; the key file contains the names, so do not share it. An existing key file is used and extended.
+    With --anonymise, names become User-1, Project-A, /path/dir-1/file-1.py and so on, consistently. Only with --names can
+    this be reversed; do not share that file. An existing one is used and extended.
 
     Examples:
       smp export everything.jsonl
       smp export review.yaml --session checkout-review
       smp export --format markdown
-      smp export for-others.json --anonymise --key names.key
+      smp export for-others.json --anonymise --names names.json
       smp export memory.jsonl --format mcp-memory
     """
     options = call.options
     if options.format == "mcp-memory":
         return _export_graph(call)
-    if (options.key or options.agents) and not options.anonymise:
-        raise UserError("--key and --agents require --anonymise. See: smp export --help")
-    placeholders = load_key(options.key, create=True) if options.anonymise else None
-    restored = load_key(options.restore_key) if options.restore_key else None
+    if (options.names or options.agents) and not options.anonymise:
+        raise UserError("--names and --agents require --anonymise. See: smp export --help")
+    placeholders = load_names(options.names, create=True) if options.anonymise else None
+    restored = load_names(options.restore_names) if options.restore_names else None
     result = call.read_scope.export(
         options.file,
         options.format,
@@ -67,13 +67,13 @@ def run_export(call: Invocation) -> None:
         agents=options.agents,
         force=options.force,
     )
-    if options.key and placeholders is not None:
-        _save_key(options.key, placeholders)
+    if options.names and placeholders is not None:
+        _save_names(options.names, placeholders)
     sessions = [session.id for session in call.read_sessions]
     if options.file is None and not options.json:
         _print_export(call, result)
         return
-    data: dict[str, Any] = {"sessions": sessions, "anonymised": placeholders is not None, "key": options.key}
+    data: dict[str, Any] = {"sessions": sessions, "anonymised": placeholders is not None, "names": options.names}
     data |= {"text": result} if options.file is None else {"path": result, "bytes": os.path.getsize(result)}
     call.answer(data, _export_lines(data))
 
@@ -96,8 +96,8 @@ def _export_lines(data: dict[str, Any]) -> Iterator[str]:
     what = f"session {names[0]}" if len(names) == 1 else f"all {len(names):,} sessions"
     how = ", anonymised" if data["anonymised"] else ""
     yield f"{paint('green', '✓')} {what}{how}: {data['path']} ({data['bytes']:,} bytes)"
-    if data["key"]:
-        yield f"{data['key']} contains the names of all placeholders. Do not share it."
+    if data["names"]:
+        yield f"{data['names']} contains the names of all placeholders. Do not share it."
 
 
 # -- anonymise
@@ -107,22 +107,22 @@ def anonymise_arguments(parser: Parser) -> None:
     parser.add_argument("memory", metavar="ID", nargs="?", help="show this one memory with placeholders instead")
     parser.add_argument("--as", dest="name", metavar="ID", help="the id of the copy (default: Session-1)")
     parser.add_argument("--agents", action="store_true", help="replace names of agents, too")
-    parser.add_argument("--key", metavar="KEY", help="write placeholders and names to this key file")
+    parser.add_argument("--names", metavar="FILE", help="write placeholders and names to this file")
 
 
 def run_anonymise(call: Invocation) -> None:
     """Copy a session with placeholders in place of the names of people, projects, paths, hosts and sessions.
 
-    The original session is not changed; delete it if you want to keep only the copy. With --key, `smp export
-    --restore-key` can reverse the replacement; without it nothing can. With the id of a memory, that memory is printed with
+    The original session is not changed; delete it if you want to keep only the copy. With --names, `smp export
+    --restore-names` can reverse the replacement; without it nothing can. With the id of a memory, that memory is printed with
     placeholders and nothing is stored.
 
     Examples:
-      smp anonymise --session checkout-review --key names.key
+      smp anonymise --session checkout-review --names names.json
       smp anonymise DEC-0001
     """
     options = call.options
-    placeholders = load_key(options.key, create=True)
+    placeholders = load_names(options.names, create=True)
     lines: Iterator[str]
     if options.memory:
         session, memory_id = call.resolve(options.memory)
@@ -137,19 +137,19 @@ def run_anonymise(call: Invocation) -> None:
             "copy": copy.id,
             "memories": count,
             "placeholders": len(placeholders),
-            "key": options.key,
+            "names": options.names,
         }
         lines = iter([f"{paint('green', '✓')} {copy.id}: {plural(count, 'memory')} of {session.id}, {plural(len(placeholders), 'placeholder')}."])  # fmt: skip
-    if options.key:
-        _save_key(options.key, placeholders)
+    if options.names:
+        _save_names(options.names, placeholders)
     call.answer(data, lines)
 
 
-# -- key files
+# -- files of names
 
 
-def load_key(path: str | None, *, create: bool = False) -> Placeholders:
-    """Read a key file. With `create` a missing one is created at once, before anything is exported that needs it."""
+def load_names(path: str | None, *, create: bool = False) -> Placeholders:
+    """Read a file of names. With `create` a missing one is created at once, before anything is exported that needs it."""
     from smp_memory.privacy.anonymisation import Placeholders
 
     if path is None:
@@ -158,12 +158,12 @@ def load_key(path: str | None, *, create: bool = False) -> Placeholders:
         return Placeholders.from_key(Disk(RealSystem()).read(os.path.abspath(path)).decode("utf-8", "replace"))
     except FileNotFoundError:
         if not create:
-            raise UserError(f"The key file {path} does not exist.", path=path) from None
-    _save_key(path, Placeholders())
+            raise UserError(f"The file of names {path} does not exist.", path=path) from None
+    _save_names(path, Placeholders())
     return Placeholders()
 
 
-def _save_key(path: str, placeholders: Placeholders) -> None:
+def _save_names(path: str, placeholders: Placeholders) -> None:
     Disk(RealSystem()).replace(os.path.abspath(path), (placeholders.key() + "\n").encode())
 
 
@@ -174,9 +174,9 @@ def _export_graph(call: Invocation) -> None:
     from smp_memory.integrations.mcp.graph_file import export_file, export_text
 
     options = call.options
-    if options.all or options.anonymise or options.key or options.agents or options.restore_key:
+    if options.all or options.anonymise or options.names or options.agents or options.restore_names:
         raise UserError(
-            "--all, --anonymise, --agents, --key and --restore-key cannot be used with --format mcp-memory."
+            "--all, --anonymise, --agents, --names and --restore-names cannot be used with --format mcp-memory."
         )
     if options.file is None:
         text = export_text(call.memory, call.session_name, call.author)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from smp_memory.cli.commands.exchange import FORMATS, load_key
+from smp_memory.cli.commands.exchange import FORMATS, load_names
 from smp_memory.cli.render import paint, plural, size_text
 from smp_memory.errors import UserError
 from smp_memory.importers.registry import CONVERSATIONS, IMPORTERS, importer_named
@@ -39,7 +39,7 @@ def import_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--no-proposals", action="store_true", help="propose nothing from the imported conversations")
     parser.add_argument(
-        "--key", metavar="KEY", help="replace placeholders by the names in the key file of `smp export --key`"
+        "--names", metavar="FILE", help="replace placeholders by the names in the file of `smp export --names`"
     )
 
 
@@ -59,17 +59,23 @@ def run_import(call: Invocation) -> None:
     Examples:
       smp import review.yaml
       smp import review.yaml --as review-again
-      smp import for-others.json --key names.key
+      smp import for-others.json --names names.json
       smp import --from mcp-memory memory.jsonl
       smp import --from bmad --dry-run
     """
     options = call.options
     origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
+<<<<<<< HEAD
     if origin != "smp" and (options.format or options.key):
         raise UserError(f"--format and --key cannot be used with --from {origin}.")
     if options.map and origin not in ("jsonl", "csv"):
         raise UserError("--map requires --from jsonl or --from csv. See: smp import --help")
     if origin != "smp":
+=======
+    if origin != "smp" and (options.format or options.names):
+        raise UserError(f"--format and --names cannot be used with --from {origin}.")
+    if origin not in ("smp", _GRAPH):
+>>>>>>> imp-talk
         return _import_from(call, importer_named(origin))
     if options.dry_run:
         raise UserError("--dry-run requires --from and another tool. See: smp import --help")
@@ -81,7 +87,7 @@ def run_import(call: Invocation) -> None:
 def _import_export(call: Invocation) -> None:
     options = call.options
     source: Any = _standard_input(call) if options.file == "-" else _Path(os.path.abspath(options.file))
-    restored = load_key(options.key) if options.key else None
+    restored = load_names(options.names) if options.names else None
     imported = call.memory.import_(source, options.format, options.name, restore=restored)
     rows: list[dict[str, Any]] = [
         {"id": session.id, "memories": len(session.records(include_deleted=True))} for session in imported

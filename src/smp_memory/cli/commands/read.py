@@ -82,12 +82,7 @@ _MOST_BY_INDEX = 1000  # above it, reading the files is as fast
 
 def _has_tags(record: Record, tags: list[str]) -> bool:
     """Whether it has all tags, itself or by a tag below it: `security.login` is below `security`."""
-    return all(any(f"{each}.".startswith(tag + ".") for each in _tags(record)) for tag in tags)
-
-
-def _tags(record: Record) -> list[object]:
-    """The tags of a record, in which a person may have typed anything."""
-    return record.tags if isinstance(record.tags, list) else [record.tags]
+    return all(any(f"{each}.".startswith(tag + ".") for each in record.tags) for tag in tags)
 
 
 def _memory_table(call: Invocation, records: list[Record], total: int | None) -> Iterator[str]:

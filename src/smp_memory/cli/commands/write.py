@@ -52,7 +52,7 @@ def _common_arguments(parser: Parser) -> None:
     add("--pin", action="store_true", help="exempt it from decay")
     add("--created", metavar="TIME", help="the time of the memory (default: now): 2026-01-31T14:30:00Z")
     add("--id", help="your own id (default: the next number)")
-    add("--key", metavar="KEY", dest="idempotency_key", help="idempotency key: repeating the command adds nothing twice")  # fmt: skip
+    add("--idempotency-key", metavar="KEY", help="repeating the command with the same key adds nothing twice")  # fmt: skip
     add("--field", action="append", default=[], type=parse_assignment, dest="fields", metavar="NAME=VALUE", help="any other field; the value is JSON if it is valid JSON, else text; repeat for more")  # fmt: skip
 
 
@@ -77,16 +77,11 @@ def _add(call: Invocation, type_name: str, **given: Any) -> None:
     given |= {
         "pinned": options.pin or None,
         "author": options.author,
-        _text_field(call, type_name): _content(call, type_name),
+        kind_of(type_name).text_field({**given, **dict(options.fields)}): _content(call, type_name),
     }
     data = dict(options.fields) | {name: value for name, value in given.items() if value is not None}
     record = call.session(create=True).add(type_name, data)
     call.answer_written(record, f"{paint('bold', record.id)} stored in session {record.session}")
-
-
-def _text_field(call: Invocation, type_name: str) -> str:
-    """The field for the text of this type; for a preference with a key it is the value."""
-    return kind_of(type_name).text_field(dict(call.options.fields))
 
 
 def _content(call: Invocation, type_name: str) -> Any:
@@ -131,6 +126,7 @@ _FIELD_OPTIONS: dict[str, dict[str, Any]] = {
     "--impact": {"metavar": "TEXT", "help": "of a decision: the consequences"},
     "--severity": {"metavar": "WORD", "help": "of a finding: critical, high, medium, low or info"},
     "--category": {"metavar": "WORD", "help": "of a finding: its kind, such as security"},
+    "--key": {"metavar": "WORD", "help": "of a preference: what it is about; the same key again changes its value"},
     "--role": {"help": "of a turn: user, assistant, system, tool or an agent's name"},
 }
 
@@ -147,12 +143,15 @@ def run_add(call: Invocation) -> None:
       smp add decision "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --alternative "Own passwords" --tag auth
       smp add finding "Login has no rate limit" --severity high --category security --tag security.login
       smp add turn "How do we log in?" --role user
-      smp add preference concise --field key=response_style
+      smp add preference concise --key response_style
+      smp add preference "Answer in German" --session global
       smp add agent_state '{"task": "review", "done": 3}' --author veritas
-      git diff | smp add artifact - --field name=change.diff --key change-42
+      git diff | smp add artifact - --field name=change.diff --idempotency-key change-42
     """
     options, kind = call.options, kind_of(call.options.type)
     given = {name: getattr(options, name) for name in _FIELDS}
+    if options.key and not kind.is_named_by_key:
+        raise UserError("--key belongs to a preference. For a command that may be repeated, use --idempotency-key.")
     if kind.is_turn:
         given["role"] = options.role or dict(options.fields).get("role") or ("assistant" if call.author else "user")
     if kind.is_named_by_agent:
@@ -337,13 +336,14 @@ _FIXED = (
 
 def edit_in_editor(session: SessionMemory, record: Record, file: str | None, expected_revision: int | None) -> Record:
     """Update a memory with the fields that the user edited, in the editor or in a file kept from an earlier attempt."""
+    from smp_memory.cli.terminal import run_editor
     from smp_memory.files.yaml_text import load_mapping
 
     before = _editable_fields(record)
     path = file or _write_draft(record, before)
     if file is None:
         expected_revision = expected_revision or record.revision  # another process may change it meanwhile
-        _run_editor(path)
+        run_editor(path, "or give FIELD=VALUE. See: smp edit --help")
     try:
         changes = _differences(before, load_mapping(_read(path)))
         after = update_fields(session, record.id, changes, expected_revision) if changes else record
@@ -393,26 +393,6 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.", path=path) from None
-
-
-def _run_editor(path: str) -> None:
-    import shlex
-    import subprocess
-
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    if not command and not sys.stdin.isatty():
-        os.unlink(path)
-        raise UserError("No editor is configured: set VISUAL or EDITOR, or give FIELD=VALUE. See: smp edit --help")
-    words = shlex.split(command) or ["notepad" if os.name == "nt" else "vi"]
-    try:
-        code = subprocess.call([*words, path])
-    except OSError as error:
-        os.unlink(path)
-        raise UserError(f"Cannot start the editor {words[0]}: {error.strerror}. Set VISUAL or EDITOR.") from None
-    if code != 0:
-        raise UserError(
-            f"The editor {words[0]} failed (exit code {code}); nothing was changed. Your text is kept in {path}"
-        )
 
 
 def _how_to_continue(record: Record, path: str) -> str:

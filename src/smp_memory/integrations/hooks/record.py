@@ -111,6 +111,7 @@ class _Recording:
         self._state = state = states.load(event.session)
         config = self._session_config(state.session)
         self._is_recording = bool(config["hooks.record"]) and config.allows(RECORD)
+        self._is_proposing = bool(config["proposals.enabled"])
         if recall is not None:
             state.mark_delivered(recall.notices)
         self._asks_to_record = recall is not None and recall.asks_to_record
@@ -275,7 +276,7 @@ class _Recording:
         lines, state.offset = read_lines(self._path, state.offset)
         state.files = used_files(lines)[:MOST_FILES] or state.files
         turns: list[TranscriptTurn] = []
-        for turn in parse_turns(lines):
+        for turn in parse_turns(enumerate(lines)):
             if turn.role == SUMMARY and state.summaries > 0:
                 state.summaries -= 1
             else:
@@ -319,18 +320,19 @@ class _Recording:
             elif turn.role == USER:
                 state.last_reply_digest = ""
             state.turns += 0 if recorded_key else 1
-            key = recorded_key or turn.key or f"{turn.at}:{turn.role}:{digest(turn.text)[:16]}"  # a line without an id
+            key = recorded_key or turn.lasting_key
             if state.was_recorded(self._key(key)) or self._key(key) in gone:
                 continue  # it is there, or a person has removed it since
+            text = cut(turn.text, self._memory.config.content_limit_bytes)
             fields: dict[str, Any] = {"idempotency_key": self._key(key)}
             if turn.at:
                 fields["created"] = turn.at
             if turn.role == SUMMARY:
-                items.append((SUMMARY, {"summary": self._cut(turn.text), "author": client, **fields}))
+                items.append((SUMMARY, {"summary": text, "author": client, **fields}))
                 continue
             if turn.role == ASSISTANT:
                 fields["author"] = author or client
-            items.append(("conversation", {"role": turn.role, "content": self._cut(turn.text), **fields}))
+            items.append(("conversation", {"role": turn.role, "content": text, **fields}))
         self._states.save(self._state_before_write())
         if not items:
             return
@@ -340,7 +342,11 @@ class _Recording:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
-            if proposals_in(record.text, record.given.get("role", "")) and record.id not in state.proposing:
+            if (
+                self._is_proposing
+                and record.id not in state.proposing
+                and proposals_in(record.text, record.given.get("role", ""))
+            ):
                 state.proposing.append(record.id)
 
     def _deleted_keys(self) -> set[Any]:
@@ -373,9 +379,6 @@ class _Recording:
 
     def _key(self, key: str) -> str:
         return turn_key(self._event.client, self._event.session, key)
-
-    def _cut(self, text: str) -> str:
-        return cut(text, self._memory.config.content_limit_bytes)
 
     def _opened(self) -> SessionMemory:
         """The session of this conversation, created if there is none."""

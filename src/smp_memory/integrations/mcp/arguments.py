@@ -187,7 +187,7 @@ class RecallArguments(Arguments):
 class RememberArguments(Arguments):
     type: Type
     text: str | None = Field(None, description="The memory itself, in one or two sentences that stand alone")
-    session: str | None = Field(None, description=_SESSION)
+    session: str | None = Field(None, description=_SESSION + "; global: holds in all")
     tags: list[str] = Field([])
     topic: str | None = None
     importance: float | None = Field(None, ge=0, le=1)

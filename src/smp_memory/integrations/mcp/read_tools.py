@@ -27,14 +27,12 @@ from smp_memory.model.times import to_text, validity_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
 from smp_memory.privacy.fence import inside
-from smp_memory.search.relevance import floor_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from smp_memory.integrations.mcp import arguments
     from smp_memory.integrations.mcp.request_context import Caller
-    from smp_memory.model.candidates import Hit, Hits
     from smp_memory.model.record import Record
 
 _NOT_TEXTS = ("tags", "relevance")
@@ -59,7 +57,9 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     }
     scope = caller.scope(given.session, all_by_default=True)
     hits = search.path.query(scope, None, {**options, "limit": given.limit, "offset": given.offset})
-    found = _relevant(hits, given, scope.config["recall.min_pointer"])
+    found = search.path.relevant_hits(
+        hits, given.query, given.sort, scope.config["recall.min_pointer"], given.min_relevance
+    )
     weak = len(hits) - len(found)
     matches = [
         _item(
@@ -95,15 +95,6 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
     }
     caller.warnings += [text for text in hits.warnings if text not in caller.warnings]
     return fenced_reply({**data, "problems": problems}, "\n".join([*lines, *notices]))
-
-
-def _relevant(hits: Hits, given: arguments.RecallArguments, floor: float) -> list[Hit]:
-    """The hits that are relevant enough. Without an explicit floor, keywords and other sort orders ask for every match."""
-    least = given.min_relevance
-    if least is None and given.query and given.sort in (None, "relevance") and search.ranking.is_sentence(given.query):
-        least = floor_beside(max((hit.relevance for hit in hits), default=0.0), floor)
-    current = [hit for hit in hits if not hit.repeats_state]
-    return current if least is None else [hit for hit in current if hit.relevance >= least]
 
 
 def _not_searched(archived: int) -> list[str]:

@@ -207,17 +207,12 @@ def _read(index: SearchIndex, ref: str, record: Record, pointers: list[Pointer],
 
 def _pointers(record: Record) -> list[Pointer]:
     """Everything that the memory points to; a person may have typed anything in these fields."""
-    relations, references = record.relations, record.references
     found = [
         Pointer(str(each.get("kind") or "relates_to"), _full(each["target"], record), True, True)
-        for each in (relations if isinstance(relations, list) else ())
+        for each in record.relations
         if isinstance(each, dict) and isinstance(each.get("target"), str)
     ]
-    found += [
-        Pointer(_REFERS, _full(name, record), True, False)
-        for name in (references if isinstance(references, list) else ())
-        if isinstance(name, str)
-    ]
+    found += [Pointer(_REFERS, _full(name, record), True, False) for name in record.references if isinstance(name, str)]
     return list(dict.fromkeys(found))
 
 

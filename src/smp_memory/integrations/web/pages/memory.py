@@ -88,7 +88,7 @@ def memory_page(request: PageRequest) -> Response:
         said=_said(record),
         fields=_fields(record),
         facts=[(name, record.given[name]) for name in _FACTS if record.given.get(name) not in (None, "", [])],
-        tags=[str(tag) for tag in (record.tags if isinstance(record.tags, list) else [record.tags]) if tag],
+        tags=[str(tag) for tag in record.tags if tag],
         uses=_uses(request, found, record),
         fading=_fading(request, found, record),
         relations=relations,
@@ -166,7 +166,7 @@ def access_of(request: PageRequest, found: LocatedMemory, record: Record) -> tup
 
 def _stored_access(record: Record) -> tuple[int, datetime | None]:
     """What the file says; a person or a program may have written anything there."""
-    given = record.access if isinstance(record.access, dict) else {}
+    given = record.access
     count, last = given.get("count"), given.get("last")
     try:
         moment = to_moment(last) if isinstance(last, str) else None
