@@ -10,7 +10,7 @@
 Each session of claude-mem becomes the session of the conversation that it observed, also if hooks or an import of its transcript
 recorded that one.
 
-Guarantees: those of `sqlite_file`: nothing of claude-mem's is touched. Every row becomes a memory or is reported; the "line" of a memory is the
+Guarantees: those of `foreign_sqlite`: nothing of claude-mem's is touched. Every row becomes a memory or is reported; the "line" of a memory is the
 id of its row. Columns that SMP does not know are ignored, and columns that a version does not have are empty.
 """
 
@@ -20,14 +20,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import UserError
+from smp_memory.importers.foreign_sqlite import opened, rows, tables
 from smp_memory.importers.registry import Found, found_files
 from smp_memory.importers.source import ImportFile, IngestedMemory, IngestedSession, Source
-from smp_memory.importers.sqlite_file import DatabaseCopy, UnreadableDatabase
-from smp_memory.importers.values import as_list, as_text, as_time, session_id, tags_of
-from smp_memory.integrations.hooks.session_state import session_digest
+from smp_memory.importers.values import as_list, as_text, as_time, tags_of
+from smp_memory.integrations.hooks.session_state import name_of_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from sqlite3 import Connection
 
     from smp_memory.importers.registry import ImportOptions, Places
 
@@ -58,73 +59,70 @@ def _database(places: Places) -> str:
 
 
 def read_database(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
-    try:
-        with DatabaseCopy(source.path) as database:
-            source.count_bytes(database.bytes)
-            if not database.tables() & {_OBSERVATIONS, _SUMMARIES, _PROMPTS}:
-                source.cannot_read(
-                    1, "not a database of claude-mem: it has no observations, session_summaries or user_prompts"
-                )
-                return
+    with opened(source) as database:
+        if database is None:
+            return
+        if tables(database) & {_OBSERVATIONS, _SUMMARIES, _PROMPTS}:
             yield from _conversations(source, database)
-    except UnreadableDatabase as error:
-        source.cannot_read(1, str(error))
+        else:
+            source.cannot_read(1, "not a database of claude-mem: no observations, session_summaries or user_prompts")
 
 
-def _conversations(source: Source, database: DatabaseCopy) -> Iterator[IngestedSession | IngestedMemory]:
+def _conversations(source: Source, database: Connection) -> Iterator[IngestedSession | IngestedMemory]:
     """The sessions in the order in which they began, each with its memories by time."""
-    heads: list[Row] = []
-    by_name: dict[str, int] = {}
-    for row in _rows(source, database, "sdk_sessions"):
-        for name in _names(row):
-            by_name.setdefault(name, len(heads))
-        heads.append(row)
+    sessions = _Sessions()
+    for row in rows(database, "sdk_sessions", source):
+        sessions.place(row)
     found: dict[int, list[IngestedMemory]] = {}
     for table, read in ((_PROMPTS, _prompt), (_OBSERVATIONS, _observation), (_SUMMARIES, _summary)):
-        for row in _rows(source, database, table):
+        for number, row in enumerate(rows(database, table, source), 1):
+            row["id"] = row["id"] if type(row.get("id")) is int and row["id"] > 0 else number
             memory = read(row)
             if memory is None:
-                source.cannot_read(_row_id(row), f"{table}: row {_row_id(row)} has no text")
-                continue
-            names = _names(row)
-            place = next((by_name[name] for name in names if name in by_name), None)
-            if place is None:  # the session's row was deleted
-                place = len(heads)
-                heads.append({**row, "project": row.get("project")})
-                by_name.update(dict.fromkeys(names, place))
-            found.setdefault(place, []).append(memory)
+                source.cannot_read(row["id"], f"{table}: row {row['id']} has no text")
+            else:
+                found.setdefault(sessions.place(row), []).append(memory)
     for place, memories in sorted(found.items()):
         memories.sort(key=lambda each: each.when or "")
-        yield _session(heads[place], memories[0].when)
+        yield _session(sessions.heads[place], memories[0].when)
         yield from memories
 
 
-def _rows(source: Source, database: DatabaseCopy, table: str) -> Iterator[Row]:
-    try:
-        yield from database.rows(table)
-    except UnreadableDatabase as error:
-        source.cannot_read(1, f"{table}: {error}")
+class _Sessions:
+    """The rows of sessions; a row that was deleted is replaced by the first one that names the session."""
+
+    def __init__(self) -> None:
+        self.heads: list[Row] = []
+        self._by_name: dict[str, int] = {}
+
+    def place(self, row: Row) -> int:
+        """The place of the session that a row names; two rows with one of their ids in common name the same."""
+        names = _names(row)
+        place = next((self._by_name[name] for name in names if name in self._by_name), len(self.heads))
+        if place == len(self.heads):
+            self.heads.append(row)
+        for name in names:
+            self._by_name.setdefault(name, place)
+        return place
 
 
 def _names(row: Row) -> list[str]:
     """The ids of the conversation and of claude-mem's own session, in the columns of all versions."""
     columns = ("content_session_id", "claude_session_id", "memory_session_id", "sdk_session_id", "session_id")
-    return [text for name in columns if (text := as_text(row.get(name)))]
+    return [text for name in columns if (text := as_text(row.get(name)))] or ["unknown"]
 
 
 def _session(head: Row, first: str | None) -> IngestedSession:
-    names = _names(head)
-    conversation = names[0] if names else "unknown"
+    conversation = _names(head)[0]
     host = _HOSTS.get(as_text(head.get("platform_source")).split("-")[0] or "claude", "claude-code")
     began = _time(head, "started_at") or first
     title = as_text(head.get("custom_title")) or as_text(head.get("user_prompt")).partition("\n")[0][:120]
     return IngestedSession(
-        session_id(
-            f"{host}-{began[:10]}-{session_digest(conversation)}" if began else f"{host}-{session_digest(conversation)}"
-        ),
+        name_of_conversation(host, conversation, began[:10] if began else "undated"),
         title,
         as_text(head.get("project")),
         began,
+        agents=(host,),
         host=host,
         host_session=conversation,
     )
@@ -133,7 +131,7 @@ def _session(head: Row, first: str | None) -> IngestedSession:
 def _prompt(row: Row) -> IngestedMemory | None:
     text = as_text(row.get("prompt_text"))
     fields = {"role": "user", "author": "user", "content": text}
-    return IngestedMemory("conversation", fields, _row_id(row), _key(_PROMPTS, row), _time(row)) if text else None
+    return IngestedMemory("conversation", fields, row["id"], _key(_PROMPTS, row), _time(row)) if text else None
 
 
 def _observation(row: Row) -> IngestedMemory | None:
@@ -162,7 +160,7 @@ def _observation(row: Row) -> IngestedMemory | None:
         fields |= {"finding": text, "evidence": details or None, "category": kind, "status": status}
     else:
         fields |= {"learning": f"{text}\n{details}" if details else text, "category": kind or "observation"}
-    return IngestedMemory(type, fields, _row_id(row), _key(_OBSERVATIONS, row), _time(row))
+    return IngestedMemory(type, fields, row["id"], _key(_OBSERVATIONS, row), _time(row))
 
 
 def _files(row: Row) -> list[str]:
@@ -173,17 +171,12 @@ def _summary(row: Row) -> IngestedMemory | None:
     parts = [(name.replace("_", " ").capitalize(), as_text(row.get(name))) for name in _PARTS]
     text = "\n".join(f"{name}: {part}" for name, part in parts if part)
     fields = {"author": "claude-mem", "summary": text, "topic": as_text(row.get("project")) or None}
-    return IngestedMemory("summary", fields, _row_id(row), _key(_SUMMARIES, row), _time(row)) if text else None
-
-
-def _row_id(row: Row) -> int:
-    number = row.get("id")
-    return number if isinstance(number, int) and number > 0 else 1
+    return IngestedMemory("summary", fields, row["id"], _key(_SUMMARIES, row), _time(row)) if text else None
 
 
 def _key(table: str, row: Row) -> str:
     """By table, row and time: a new database may use the numbers of rows again."""
-    return f"claude-mem {table} {_row_id(row)} {_time(row)}"
+    return f"claude-mem {table} {row['id']} {_time(row)}"
 
 
 def _time(row: Row, name: str = "created_at") -> str | None:

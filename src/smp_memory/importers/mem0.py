@@ -18,13 +18,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import UserError
+from smp_memory.importers.foreign_sqlite import is_database, opened, rows, tables
 from smp_memory.importers.registry import Found, found_files
 from smp_memory.importers.source import ANYWHERE, ImportFile, IngestedMemory, Source
-from smp_memory.importers.sqlite_file import DatabaseCopy, UnreadableDatabase, is_database
 from smp_memory.importers.values import as_list, as_text, as_time, tags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from sqlite3 import Connection
 
     from smp_memory.importers.registry import ImportOptions, Places
 
@@ -67,7 +68,7 @@ def _folder(places: Places) -> str:
 
 def read_export(source: Source) -> Iterator[IngestedMemory]:
     value = source.json_value()
-    if value is None:
+    if source.unread:
         return
     listed = (
         value
@@ -144,29 +145,24 @@ def _memory(
 
 def read_history(source: Source) -> Iterator[IngestedMemory]:
     """The newest text of each memory in the history database."""
-    try:
-        with DatabaseCopy(source.path) as database:
-            source.count_bytes(database.bytes)
-            if "history" not in database.tables():
-                source.cannot_read(1, "no table history: not a history database of mem0")
-                return
+    with opened(source) as database:
+        if database is None:
+            return
+        if "history" in tables(database):
             yield from _newest(source, database)
-    except UnreadableDatabase as error:
-        source.cannot_read(1, str(error))
+        else:
+            source.cannot_read(1, "no table history: not a history database of mem0")
 
 
-def _newest(source: Source, database: DatabaseCopy) -> Iterator[IngestedMemory]:
+def _newest(source: Source, database: Connection) -> Iterator[IngestedMemory]:
     newest: dict[str, tuple[int, dict[str, Any], str | None]] = {}
-    try:
-        for number, row in enumerate(database.rows("history"), 1):
-            id = as_text(row.get("memory_id"))
-            if not id:
-                source.cannot_read(number, f"row {number} of history has no memory_id")
-                continue
-            began = newest[id][2] if id in newest else as_time(row.get("created_at")) or as_time(row.get("updated_at"))
-            newest[id] = (number, row, began)
-    except UnreadableDatabase as error:
-        source.cannot_read(1, str(error))
+    for number, row in enumerate(rows(database, "history", source), 1):
+        id = as_text(row.get("memory_id"))
+        if not id:
+            source.cannot_read(number, f"row {number} of history has no memory_id")
+            continue
+        began = newest[id][2] if id in newest else as_time(row.get("created_at")) or as_time(row.get("updated_at"))
+        newest[id] = (number, row, began)
     for id, (number, row, began) in newest.items():
         if as_text(row.get("event")).upper() == "DELETE" or row.get("is_deleted") in (1, "1", True):
             continue

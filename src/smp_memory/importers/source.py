@@ -97,10 +97,6 @@ class Source:
         """Note that something was understood, but is not imported."""
         self.left_out.append(f"{self.name}: {why}")
 
-    def count_bytes(self, count: int) -> None:
-        """Note for the progress that bytes were read by other means."""
-        self._on_bytes(count)
-
     # -- notes
 
     @property

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.importers.bmad import find_memory_files
 from smp_memory.importers.bmad_stories import action_key
 from smp_memory.importers.import_run import IngestReport
 from smp_memory.importers.ingest import import_from

@@ -65,17 +65,11 @@ def run_import(call: Invocation) -> None:
     """
     options = call.options
     origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
-<<<<<<< HEAD
-    if origin != "smp" and (options.format or options.key):
-        raise UserError(f"--format and --key cannot be used with --from {origin}.")
+    if origin != "smp" and (options.format or options.names):
+        raise UserError(f"--format and --names cannot be used with --from {origin}.")
     if options.map and origin not in ("jsonl", "csv"):
         raise UserError("--map requires --from jsonl or --from csv. See: smp import --help")
     if origin != "smp":
-=======
-    if origin != "smp" and (options.format or options.names):
-        raise UserError(f"--format and --names cannot be used with --from {origin}.")
-    if origin not in ("smp", _GRAPH):
->>>>>>> imp-talk
         return _import_from(call, importer_named(origin))
     if options.dry_run:
         raise UserError("--dry-run requires --from and another tool. See: smp import --help")
