@@ -85,7 +85,9 @@ def conversation(
 
 def _memory(turn: TranscriptTurn, host: str) -> IngestedMemory:
     if turn.role == SUMMARY:
-        return IngestedMemory(SUMMARY, {"summary": turn.text, "author": host}, turn.line, turn.lasting_key, turn.at or None)
+        return IngestedMemory(
+            SUMMARY, {"summary": turn.text, "author": host}, turn.line, turn.lasting_key, turn.at or None
+        )
     fields = {"role": turn.role, "content": turn.text}
     if turn.role == ASSISTANT:
         fields["author"] = host
