@@ -6,7 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.commands.exchange import FORMATS, load_names
-from smp_memory.cli.render import paint, plural, size_text
+from smp_memory.cli.render import paint, plural, size_text, table
 from smp_memory.errors import UserError
 from smp_memory.importers.registry import CONVERSATIONS, IMPORTERS, importer_named
 
@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
     from smp_memory.importers.import_run import IngestReport, Progress
-    from smp_memory.importers.registry import Importer
+    from smp_memory.importers.registry import Found, Importer
 
 _MAX_UNREAD = 20
 _MAX_LEFT_OUT = 5
+_MAX_REVIEWED = 200  # sessions in which proposals are counted
+_KINDS = {"conversation": "turn"}  # what people call a type
 
 
 def import_arguments(parser: Parser) -> None:
     names = ("smp", *(each.name for each in IMPORTERS))
     parser.add_argument("file", metavar="PATH", nargs="?", help="an export; - reads standard input; with --from a file or folder of that tool (default: its usual place)")  # fmt: skip
     parser.add_argument("--from", dest="origin", metavar="NAME", choices=names, help=f"the tool that wrote it: {', '.join(names)} (default: bmad for a folder, else smp)")  # fmt: skip
+    parser.add_argument("--list", action="store_true", help="list the importers")
+    parser.add_argument("--scan", action="store_true", help="show what other tools have on this machine, and offer to import it")  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="with --scan: import everything, without asking")
     parser.add_argument("--format", choices=FORMATS, help="of an export of SMP (default: detected from the content)")
     parser.add_argument("--as", dest="name", metavar="ID", help="another id for the session")
     parser.add_argument("--dry-run", action="store_true", help="report what would be imported; write nothing")
@@ -49,6 +54,8 @@ def run_import(call: Invocation) -> None:
     An export is validated first: a file that is damaged, truncated or invalid changes nothing, and the message names
     the line. A session whose id exists is rejected; --as gives it another id. Secrets are redacted as at every write.
 
+    --list shows the tools whose files can be read, --scan what they have on this machine.
+
     With --from NAME, files of another tool are read and never changed. The store is saved to a file before the first write.
     Each memory records its file and line. Repeating the import adds what is new. What is not understood is reported with
     file and line.
@@ -61,9 +68,13 @@ def run_import(call: Invocation) -> None:
       smp import review.yaml --as review-again
       smp import for-others.json --names names.json
       smp import --from mcp-memory memory.jsonl
-      smp import --from bmad --dry-run
+      smp import --scan
+      smp import --from claude-code
+      smp import --from chatgpt ~/Downloads/export.zip --dry-run
     """
     options = call.options
+    if options.list or options.scan:
+        return _list_importers(call) if options.list else _scan(call)
     origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
     if origin != "smp" and (options.format or options.names):
         raise UserError(f"--format and --names cannot be used with --from {origin}.")
@@ -108,6 +119,12 @@ class _Path:
 
 
 def _import_from(call: Invocation, importer: Importer) -> None:
+    options = call.options
+    report = _imported(call, importer, options.file, not options.no_backup)
+    call.answer(report.to_dict(), _report_lines(call, report, importer))
+
+
+def _imported(call: Invocation, importer: Importer, path: str | None, backup: bool) -> IngestReport:
     from smp_memory.importers import import_from
 
     options = call.options
@@ -115,17 +132,17 @@ def _import_from(call: Invocation, importer: Importer) -> None:
     report = import_from(
         call.memory,
         importer.name,
-        options.file,
+        path,
         session=options.name or (None if importer.kind == CONVERSATIONS else options.session),
         author=call.author,
         dry_run=options.dry_run,
-        backup=not options.no_backup,
+        backup=backup,
         proposals=not options.no_proposals,
         progress=None if options.json else _shown(line.show),
         settings={"map": options.map} if options.map else None,
     )
     line.clear()
-    call.answer(report.to_dict(), _report_lines(report, importer))
+    return report
 
 
 def _shown(show: Callable[[str], None]) -> Callable[[Progress], None]:
@@ -138,9 +155,9 @@ def _shown(show: Callable[[str], None]) -> Callable[[Progress], None]:
     return progress
 
 
-def _report_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
+def _report_lines(call: Invocation, report: IngestReport, importer: Importer) -> Iterator[str]:
     added = "would be added" if report.dry_run else "added"
-    kinds = ", ".join(plural(count, type.replace("_", " ")) for type, count in sorted(report.added.items()))
+    kinds = ", ".join(plural(count, _KINDS.get(type, type.replace("_", " "))) for type, count in sorted(report.added.items()))
     names = list(report.sessions)
     where = f" to {names[0] if len(names) == 1 else plural(len(names), 'session')}" if names else ""
     yield f"{paint('green', '✓')} {importer.title}, {plural(len(report.files), 'file')} ({size_text(report.bytes)}): {plural(report.count, 'memory')} {added}{where}" + (f" ({kinds})" if kinds else "")  # fmt: skip
@@ -157,5 +174,69 @@ def _report_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
         yield f"  … and {len(report.unread) - _MAX_UNREAD:,} more places; --json lists them all"
     if report.backup:
         yield f"The store was saved before: {report.backup}"
+    if not report.dry_run and importer.kind == CONVERSATIONS and names:
+        yield from _proposal_lines(call, report)
     if not report.dry_run and len(names) == 1:
         yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
+
+
+def _proposal_lines(call: Invocation, report: IngestReport) -> Iterator[str]:
+    """How many memories the imported conversations propose; of many conversations only some are read."""
+    some = list(report.sessions)[:_MAX_REVIEWED]
+    count = sum(len(call.memory.session(name).proposals()) for name in some)
+    if count:
+        at_least = "" if len(some) == len(report.sessions) else "at least "
+        yield f"They propose {at_least}{plural(count, 'memory')} to write down: smp review"
+
+
+# -- what can be imported
+
+
+def _list_importers(call: Invocation) -> None:
+    rows = [
+        {"name": each.name, "about": each.about, "path": each.formats, "default": each.has_default}
+        for each in IMPORTERS
+    ]
+    cells = ([each.name, each.about, each.formats] for each in IMPORTERS)
+    call.answer(rows, table(("name", "what", "path"), cells, call.screen.width))
+
+
+def _scan(call: Invocation) -> None:
+    """Show what the importers find on this machine, and import what the user wants."""
+    from smp_memory.importers.registry import places_here
+
+    options, places = call.options, places_here()
+    offers = [(importer, each) for importer in IMPORTERS for each in importer.load().found(places)]
+    rows: list[dict[str, Any]] = [
+        {"from": importer.name, **each.to_dict(), "command": _command(importer, each.path)} for importer, each in offers
+    ]
+    if not options.json:
+        call.answer(None, _offer_lines(call, offers))
+    has_backup = options.no_backup
+    for row, (importer, each) in zip(rows, offers, strict=True):
+        question = f"Import {each.title}, {plural(each.count, 'file')} ({size_text(each.bytes)})?"
+        if options.yes or (call.is_interactive and call.confirm(question)):
+            report = _imported(call, importer, each.path, not has_backup)
+            has_backup = has_backup or report.count > 0  # before the first write of all
+            row["report"] = report.to_dict()
+            if not options.json:
+                call.answer(None, _report_lines(call, report, importer))
+    if options.json:
+        call.answer(rows, ())
+
+
+def _offer_lines(call: Invocation, offers: list[tuple[Importer, Found]]) -> Iterator[str]:
+    if not offers:
+        yield "Nothing was found on this machine. `smp import --list` shows what can be imported."
+        return
+    cells = (
+        [each.title, f"{each.count:,}", size_text(each.bytes), _command(importer, each.path)]
+        for importer, each in offers
+    )
+    yield from table(("found", ">files", ">size", "command"), cells, None)
+
+
+def _command(importer: Importer, path: str) -> str:
+    import shlex
+
+    return f"smp import --from {importer.name} {shlex.quote(path)}"
