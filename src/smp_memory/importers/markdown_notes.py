@@ -235,15 +235,15 @@ _MAX_FILES = 200_000
 
 
 def found(places: Places) -> list[Found]:
-    """The instructions in the project and of the user, what Claude Code noted about the project, and the vaults of Obsidian."""
-    project = [file.path for file in _instructions_in(places.project)]
-    own = [path for path in _own_instructions(places) if os.path.isfile(path)]
-    offers = [*found_files(places.project, "instructions in this project", project)] if project else []
-    offers += [offer for path in own for offer in found_files(path, "your own instructions", [path])]
+    """The instructions of the project and of the user, what Claude Code noted about the project, and the vaults of Obsidian."""
+    single = [("instructions of this project", file.path) for file in _instructions_in(places.project)]
+    single += [("your own instructions", path) for path in _own_instructions(places)]
+    offers = [
+        offer for title, path in single for offer in found_files(path, f"{title}, {os.path.basename(path)}", [path])
+    ]
     for title, folder in _folders(places):
-        offers += (
-            found_files(folder, title, [file.path for file in note_files(folder)]) if os.path.isdir(folder) else []
-        )
+        if os.path.isdir(folder):
+            offers += found_files(folder, title, [file.path for file in note_files(folder)])
     return offers
 
 

@@ -56,6 +56,7 @@ def merge(run: ImportRun, path: str | None, session: str | None) -> None:
     counts = knowledge.merge(graph, dry_run=True)
     if sum(counts.values()) and not report.dry_run:
         run.before_write()
+        report.new_sessions += [] if memory.store.sessions(id=name) else [name]
         counts = knowledge.merge(graph)
         audit(memory, "import", run.author, name, sum(counts.values()))
     file, texts = os.path.basename(path), sum(len(each["observations"]) for each in graph["entities"])

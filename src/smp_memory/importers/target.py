@@ -251,6 +251,7 @@ class TargetSession:
                     imported_from=self._run.tool,
                     **context,
                 )
+                self._report.new_sessions.append(self.id)
             except SessionExists:  # another process created it meanwhile
                 self._opened = self._memory.session(self.id, author=self._author)
         return self._opened

@@ -121,7 +121,26 @@ class _Path:
 def _import_from(call: Invocation, importer: Importer) -> None:
     options = call.options
     report = _imported(call, importer, options.file, not options.no_backup)
-    call.answer(report.to_dict(), _report_lines(call, report, importer))
+    if importer.name == "bmad" and not report.dry_run:
+        return _migrated(call, report, importer)
+    return call.answer(report.to_dict(), _report_lines(call, report, importer))
+
+
+def _migrated(call: Invocation, report: IngestReport, importer: Importer) -> None:
+    """Validate an import from BMAD, and report its steps."""
+    from smp_memory import __version__
+    from smp_memory.importers.migration import steps_of
+
+    options = call.options
+    session = options.name or options.session or importer.session
+    steps = steps_of(call.memory, report, options.file, session, __version__)
+    width = max(len(step.name) for step in steps)
+    lines = [
+        f"{number} {paint('green', '✓') if step.ok else paint('red', '✗')} {step.name:{width}}  {step.result}"
+        for number, step in enumerate(steps, 1)
+    ]
+    data = {**report.to_dict(), "steps": [step.to_dict() for step in steps]}
+    call.answer(data, [*lines, *_unread_lines(report)])
 
 
 def _imported(call: Invocation, importer: Importer, path: str | None, backup: bool) -> IngestReport:
@@ -157,27 +176,40 @@ def _shown(show: Callable[[str], None]) -> Callable[[Progress], None]:
 
 def _report_lines(call: Invocation, report: IngestReport, importer: Importer) -> Iterator[str]:
     added = "would be added" if report.dry_run else "added"
-    kinds = ", ".join(plural(count, _KINDS.get(type, type.replace("_", " "))) for type, count in sorted(report.added.items()))
+    kinds = ", ".join(
+        plural(count, _KINDS.get(type, type.replace("_", " "))) for type, count in sorted(report.added.items())
+    )
     names = list(report.sessions)
     where = f" to {names[0] if len(names) == 1 else plural(len(names), 'session')}" if names else ""
     yield f"{paint('green', '✓')} {importer.title}, {plural(len(report.files), 'file')} ({size_text(report.bytes)}): {plural(report.count, 'memory')} {added}{where}" + (f" ({kinds})" if kinds else "")  # fmt: skip
     if report.known:
         updated = f", {report.followed:,} of them updated" if report.followed else ""
         yield f"  {plural(report.known, 'memory')} imported or recorded before{updated}"
+    yield from _unread_lines(report)
+    if report.backup:
+        yield f"The store was saved before: {report.backup}"
+    if not report.dry_run and importer.kind == CONVERSATIONS and names:
+        yield from _proposal_lines(call, report)
+    yield from _undo_lines(report, importer)
+
+
+def _undo_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
+    names = list(report.sessions)
+    if not report.dry_run and len(names) == 1:
+        is_new = names[0] in report.new_sessions
+        undo = f" To undo the import: smp session delete {names[0]}" if is_new else ""
+        yield f"The files of {importer.title} were not changed.{undo}"
+
+
+def _unread_lines(report: IngestReport) -> Iterator[str]:
     for text in report.left_out[:_MAX_LEFT_OUT]:
         yield paint("yellow", f"  left out: {text}")
     if len(report.left_out) > _MAX_LEFT_OUT:
         yield f"  … and {len(report.left_out) - _MAX_LEFT_OUT:,} more left out; --json lists them all"
     for each in report.unread[:_MAX_UNREAD]:
-        yield paint("yellow", f"  {each.file}:{each.line} could not be read: {each.why}")
+        yield paint("yellow", f"  {each.file}:{each.line} not understood: {each.why}")
     if len(report.unread) > _MAX_UNREAD:
         yield f"  … and {len(report.unread) - _MAX_UNREAD:,} more places; --json lists them all"
-    if report.backup:
-        yield f"The store was saved before: {report.backup}"
-    if not report.dry_run and importer.kind == CONVERSATIONS and names:
-        yield from _proposal_lines(call, report)
-    if not report.dry_run and len(names) == 1:
-        yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
 
 
 def _proposal_lines(call: Invocation, report: IngestReport) -> Iterator[str]:
