@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
 from smp_memory.importers.ingest import import_from
+from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
 from smp_memory.integrations.mcp.graph_file import export_file, graph_lines, import_once, parse
 from smp_memory.privacy.fence import fence
 
