@@ -173,7 +173,9 @@ def _shown(show: Callable[[str], None]) -> Callable[[Progress], None]:
 
 def _report_lines(call: Invocation, report: IngestReport, importer: Importer) -> Iterator[str]:
     added = "would be added" if report.dry_run else "added"
-    kinds = ", ".join(plural(count, _KINDS.get(type, type.replace("_", " "))) for type, count in sorted(report.added.items()))
+    kinds = ", ".join(
+        plural(count, _KINDS.get(type, type.replace("_", " "))) for type, count in sorted(report.added.items())
+    )
     names = list(report.sessions)
     where = f" to {names[0] if len(names) == 1 else plural(len(names), 'session')}" if names else ""
     yield f"{paint('green', '✓')} {importer.title}, {plural(len(report.files), 'file')} ({size_text(report.bytes)}): {plural(report.count, 'memory')} {added}{where}" + (f" ({kinds})" if kinds else "")  # fmt: skip
