@@ -187,7 +187,8 @@ def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
     project = find_project(start)
     if project is None:
         raise UserError(
-            f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg.",
+            f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg. "
+            "For other folders give --from NAME; `smp import --list` shows the names.",
             path=start,
         )
     return find_memory_files(project, options.store)

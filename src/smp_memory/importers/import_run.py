@@ -66,6 +66,7 @@ class ImportRun:
         self.author = author
         self.report = IngestReport(tool, dry_run)
         self.proposals = proposals
+        self.is_single = False  # one file was named
         self._wants_backup = backup
         self._new_keys: dict[str, set[str]] = {}
         self._names: dict[str, list[str]] | None = None
@@ -78,6 +79,12 @@ class ImportRun:
             for name in [*names_of(self.memory.store.sessions(LIVE, ARCHIVED)), *self.deleted]:
                 self._names.setdefault(name.rpartition("-")[2], []).append(name)
         return self._names.get(suffix, [])
+
+    def note_name(self, name: str) -> None:
+        """Note a session that this import created."""
+        names = self.names_ending_in(suffix := name.rpartition("-")[2])
+        if self._names is not None and name not in names:
+            self._names[suffix] = [*names, name]
 
     def new_keys(self, session: str) -> set[str]:
         """The keys that this import added to a session. In a dry run they are kept until its end: a session may have several files."""

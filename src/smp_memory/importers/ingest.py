@@ -80,6 +80,7 @@ def ingest_files(
 ) -> IngestReport:
     """Read the files one by one and add new memories; `session` takes those that belong to no other."""
     listed = list(files)
+    run.is_single = len(listed) == 1
     project = next((file.project for file in listed if file.project), "")
     own = TargetSession(run, IngestedSession(session, project=project))
     meter = _Meter(listed, run.report, progress)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 4 << 20  # of a note, which is read as a whole
 LINE_BYTES = 128 << 20  # of one line or item of a large file
 _CHUNK_BYTES = 1 << 20
+_PACKED_BYTES = 1 << 14  # unpacked at once
 ANYWHERE = "anywhere: "  # prefix of a key that is independent of the file
 HALF_WRITTEN = "half-written: the file ends in the middle of it"
 
@@ -247,4 +248,35 @@ def _open_zstd(path: str) -> Any:
         import zstandard
     except ImportError:
         raise OSError(0, "packed with zstd; to unpack it: pip install 'smp-memory[import]'") from None
-    return zstandard.open(path, "rb")
+    return _Unpacked(open(path, "rb"), zstandard.ZstdDecompressor)
+
+
+class _Unpacked:
+    """A file that the package `zstandard` unpacks. Its own reader takes a file that was cut for a complete one."""
+
+    def __init__(self, file: Any, make: Callable[[], Any]) -> None:
+        self._file, self._make = file, make
+        self._frame = make().decompressobj()
+
+    def __enter__(self) -> _Unpacked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """About so many bytes; none at the end."""
+        pieces: list[bytes] = []
+        count = 0
+        while count < size:
+            data = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof and (data or self._file.peek(1)):
+                self._frame = self._make().decompressobj()
+            data = data or self._file.read(_PACKED_BYTES)
+            if not data:
+                if not self._frame.eof and not count:
+                    raise EOFError(HALF_WRITTEN)
+                break
+            pieces.append(self._frame.decompress(data))
+            count += len(pieces[-1])
+        return b"".join(pieces)

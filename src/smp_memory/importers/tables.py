@@ -22,6 +22,7 @@ from smp_memory.importers.source import ImportFile, IngestedMemory, IngestedSess
 from smp_memory.importers.values import as_text, as_time, session_id, tags_of
 from smp_memory.model.ids import sha256_hex
 from smp_memory.model.types import KINDS, ROLES, kind_of
+from smp_memory.write.content_blocks import turn_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -62,7 +63,8 @@ def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
     if path is None or not os.path.isfile(path):
         raise UserError(f"{path or 'PATH'} is not a file.", path=path)
     given = parse_map(options.settings.get("map", ""))
-    read = read_csv if path.lower().endswith((".csv", ".tsv", ".txt")) else read_jsonl
+    ending = os.path.splitext(path)[1].lower()
+    read = read_csv if ending in (".csv", ".tsv", ".txt") else read_json if ending == ".json" else read_jsonl
     return [ImportFile(path, os.path.basename(path), partial(read, given=given), "table")]
 
 
@@ -86,6 +88,21 @@ def parse_map(text: str) -> dict[str, str]:
 
 def read_jsonl(source: Source, given: Mapping[str, str]) -> Iterator[IngestedSession | IngestedMemory]:
     return _memories(source, source.json_lines(), given)
+
+
+def read_json(source: Source, given: Mapping[str, str]) -> Iterator[IngestedSession | IngestedMemory]:
+    """A list of objects, or an object with one list of objects, in one file."""
+    value = source.json_value()
+    if isinstance(value, dict):
+        value = next((each for each in value.values() if isinstance(each, list)), [value])
+    rows = value if isinstance(value, list) else []
+    if not rows and not source.unread:
+        source.cannot_read(1, "no list of objects")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            source.cannot_read(number, f"item {number}: not an object")
+    listed = ((number, row) for number, row in enumerate(rows, 1) if isinstance(row, dict))
+    return _memories(source, listed, given)
 
 
 def read_csv(source: Source, given: Mapping[str, str]) -> Iterator[IngestedSession | IngestedMemory]:
@@ -202,7 +219,7 @@ def _memory(
         values[field], name = columns.take(row, field)
         used.add(name.partition(".")[0])
     session = _session(values)
-    text = readable_text(values["content"])
+    text, parts = _content(values["content"])
     if not text:
         return session, None, f"no content; the columns are: {', '.join(map(str, list(row)[:20]))}"
     when = as_time(values["created"])
@@ -213,7 +230,7 @@ def _memory(
     )
     type, fields = _typed(text, values)
     rest = {str(name): value for name, value in row.items() if name not in used and value not in ("", None)}
-    fields |= {"tags": tags_of(values["tags"]), "columns": rest or None}
+    fields |= {"tags": tags_of(values["tags"]), "columns": rest or None, "parts": parts}
     digest = sha256_hex(f"{session.id}\0{type}\0{when}\0{text}".encode("utf-8", "surrogatepass"))[:32]
     counts[digest] = nth = counts.get(digest, 0) + 1
     return session, IngestedMemory(type, fields, line, f"row {digest} {nth}", when), problem
@@ -250,10 +267,12 @@ def _typed(text: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return type, fields
 
 
-def readable_text(value: Any) -> str:
-    """The text of a value; of a list of content blocks the texts of the blocks."""
+def _content(value: Any) -> tuple[str, Any]:
+    """The text of a value and, of content blocks as message formats have them, their structured parts."""
     if isinstance(value, list):
-        texts = [as_text(each.get("text")) if isinstance(each, dict) else as_text(each) for each in value]
-        if any(texts):
-            return "\n".join(filter(None, texts))
-    return as_text(value)
+        try:
+            fields = turn_fields({"content": value})
+            return as_text(fields.get("content")), fields.get("parts")
+        except InvalidRecord:
+            pass
+    return as_text(value), None

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionExists, SizeLimitExceeded
 from smp_memory.importers.source import ANYWHERE, UnreadLine
-from smp_memory.integrations.hooks.session_state import find_session_name, session_digest, turn_digest, turn_key
+from smp_memory.integrations.hooks.session_state import (
+    find_session_name,
+    read_state,
+    session_digest,
+    turn_digest,
+    turn_key,
+)
 from smp_memory.integrations.hooks.transcripts import cut
 from smp_memory.model.history import COLD
 from smp_memory.model.ids import sha256_hex
@@ -42,7 +48,7 @@ class TargetSession:
         self._report = run.report
         self._given = session
         self.id = _existing_name(run, session) or session.id
-        self._is_left_out = bool(session.host) and self.id in run.deleted
+        self._left_out = self._reason_to_leave_out()
         self._opened: SessionMemory | None = None
         self._known: dict[str, Record] = {}
         self._cold: dict[str, str] = {}  # keys of compacted memories, which count as known
@@ -56,7 +62,7 @@ class TargetSession:
     # -- what is found
 
     def add(self, found: IngestedMemory, file: str, times: LineTimes) -> None:
-        if self._is_left_out:
+        if self._left_out:
             return
         self._read_known(file)
         key = self._key(found, file)
@@ -89,8 +95,8 @@ class TargetSession:
 
     def finish(self) -> None:
         """Store what is pending, and write the import to the audit log."""
-        if self._is_left_out:
-            self._report.left_out.append(f"{self.id} is in the trash; restore or erase it to import it again")
+        if self._left_out:
+            self._report.left_out.append(f"{self.id}: {self._left_out}")
         if self._recorded:
             self._pending = [each for each in self._pending if not self._is_recorded(each[1])]
         self._flush()
@@ -124,6 +130,16 @@ class TargetSession:
         return {name: cut(value, limit) if name in _TEXTS else value for name, value in fields.items()}
 
     # -- what is known
+
+    def _reason_to_leave_out(self) -> str:
+        """Why a conversation is not imported; empty if it is. What was said while recording was off is imported only if its file is named."""
+        if not self._given.host:
+            return ""
+        if self.id in self._run.deleted:
+            return "in the trash; restore or erase it to import it again"
+        if not self._run.is_single and read_state(self._memory.store.state, self._given.host_session).was_off:
+            return "recording was off in it; name its file to import it"
+        return ""
 
     def _read_known(self, file: str) -> None:
         """Read what the session has; turns that came from hooks or from another file may have other keys."""
@@ -227,6 +243,7 @@ class TargetSession:
         for type, _ in items:
             report.added[type] = report.added.get(type, 0) + 1
         report.sessions[self.id] = report.sessions.get(self.id, 0) + len(items)
+        self._run.note_name(self.id)
 
     @property
     def _author(self) -> str | None:
