@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import UserError
 from smp_memory.importers.markdown_items import MarkdownItem, items, properties, sections
-from smp_memory.importers.markdown_notes import Note, note_files, notes_by_name, type_below
-from smp_memory.importers.registry import Found, found_files, json_settings
+from smp_memory.importers.markdown_notes import Note, note_files, notes_by_name, offers_of_notes, type_below
+from smp_memory.importers.registry import Found, json_settings
 from smp_memory.importers.source import ImportFile, IngestedMemory, Source
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ _FINDINGS = ("issue", "problem", "bug", "question", "todo", "risk", "blocker", "
 
 
 def found(places: Places) -> list[Found]:
-    listed = {name: path for name, path in _projects(places).items() if os.path.isdir(path)}
-    return [
-        offer
-        for name, path in listed.items()
-        for offer in found_files(path, f"basic-memory, project {name}", [file.path for file in note_files(path)])
-    ]
+    projects = _projects(places).items()
+    return [offer for name, path in projects for offer in offers_of_notes(path, f"basic-memory, project {name}")]
 
 
 def files(path: str | None, options: ImportOptions) -> list[ImportFile]:

@@ -82,7 +82,7 @@ def _logs(start: str, store: str | None) -> list[str]:
         )
         count += len(names)
         if count > _MAX_FILES:
-            break
+            raise UserError(f"{start} has more than {_MAX_FILES:,} files; give a smaller folder.", path=start)
         paths = [os.path.join(folder, name) for name in sorted(names) if name.endswith(".md")]
         logs += [path for path in paths if _is_log(path)]
     return logs

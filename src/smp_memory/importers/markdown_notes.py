@@ -241,10 +241,15 @@ def found(places: Places) -> list[Found]:
     offers = [
         offer for title, path in single for offer in found_files(path, f"{title}, {os.path.basename(path)}", [path])
     ]
-    for title, folder in _folders(places):
-        if os.path.isdir(folder):
-            offers += found_files(folder, title, [file.path for file in note_files(folder)])
-    return offers
+    return [*offers, *(offer for title, folder in _folders(places) for offer in offers_of_notes(folder, title))]
+
+
+def offers_of_notes(folder: str, title: str) -> list[Found]:
+    """One offer for the notes in a folder; none if it does not exist or is too large."""
+    try:
+        return found_files(folder, title, [file.path for file in note_files(folder)] if os.path.isdir(folder) else [])
+    except UserError:
+        return []
 
 
 def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
@@ -259,7 +264,8 @@ def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
 def _instructions_in(project: str) -> list[ImportFile]:
     """The instructions in the folder of a project itself, not those deeper in it."""
     places = [project, *(os.path.join(project, *folder.split("/")) for folder in (".github", *_RULE_FOLDERS))]
-    listed = [os.path.join(folder, name) for folder in places if os.path.isdir(folder) for name in os.listdir(folder)]
+    walked = (next(os.walk(folder), (folder, [], [])) for folder in places)  # a folder that cannot be read has no files
+    listed = [os.path.join(folder, name) for folder, _, names in walked for name in names]
     return [
         file
         for path in sorted(listed)
@@ -360,7 +366,7 @@ def _walk(start: str, root: str, store: str | None) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if _is_entered(os.path.join(folder, name), name, excluded))
         count += len(names)
         if count > _MAX_FILES:
-            return
+            raise UserError(f"{start} has more than {_MAX_FILES:,} files; give a smaller folder.", path=start)
         below = os.path.relpath(folder, root).replace(os.sep, "/")
         is_hidden = any(part.startswith(".") and part != "." for part in below.split("/"))
         for name in sorted(names):

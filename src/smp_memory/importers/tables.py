@@ -50,7 +50,7 @@ _ROLES = {
     "agent": "assistant",
     "function": "tool",
 }
-_PLAIN = ("topic", "category", "status", "severity", "rationale", "confidence", "author")
+_PLAIN = ("topic", "category", "status", "severity", "rationale", "author")
 _BUFFERED = 50_000  # rows
 _MOST_REPORTS = 100
 
@@ -251,7 +251,8 @@ def _session(values: dict[str, Any]) -> IngestedSession:
 def _typed(text: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The type of a memory and its fields: what `type` says, else a turn if there is a role, else a learning."""
     given, role = as_text(values["type"]), as_text(values["role"]).lower()
-    fields = {field: as_text(values[field]) or None for field in _PLAIN}
+    fields: dict[str, Any] = {field: as_text(values[field]) or None for field in _PLAIN}
+    fields["confidence"] = _confidence(values["confidence"])
     try:
         type = kind_of(given).name if given else "conversation" if role else "learning"
     except InvalidRecord:
@@ -265,6 +266,14 @@ def _typed(text: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         fields["author"] = fields["author"] or role
     fields[KINDS[type].text] = text
     return type, fields
+
+
+def _confidence(value: Any) -> Any:
+    """A number as a number, also if it is written as text; else the word."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return as_text(value) or None
 
 
 def _content(value: Any) -> tuple[str, Any]:
