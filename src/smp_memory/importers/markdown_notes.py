@@ -49,9 +49,9 @@ _WIKILINK = re.compile(r"\[\[([^\[\]|#^]+)(?:[#^|][^\[\]]*)?\]\]")
 _LINK = re.compile(r"\]\(<?([^()<>#\s]+\.md)(?:#[^()\s]*)?>?\)")
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
 _GENERATED = tuple(
-    (re.compile(rf"{begin}.*?(?:{end}|\Z)", re.DOTALL))
+    (re.compile(rf"{begin}.*?{end}", re.DOTALL))
     for begin, end in (
-        (r"<!-- smp\b[^\n]*begin", r"<!-- smp\b[^\n]*end[^\n]*-->"),
+        (r"<!-- >>> smp\b", r"<!-- <<< smp -->"),
         (r"<claude-mem-context>", r"</claude-mem-context>"),
     )
 )

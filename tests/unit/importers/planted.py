@@ -228,6 +228,10 @@ A web shop in Django.
 - Never mock the database
   because it hid a bug
 
+<!-- >>> smp, for Claude Code -->
+- also not a rule
+<!-- <<< smp -->
+
 <claude-mem-context>
 # Recent Activity
 - not a rule

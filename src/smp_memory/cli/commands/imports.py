@@ -195,10 +195,8 @@ def _report_lines(call: Invocation, report: IngestReport, importer: Importer) ->
 
 def _undo_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
     names = list(report.sessions)
-    if not report.dry_run and len(names) == 1:
-        is_new = names[0] in report.new_sessions
-        undo = f" To undo the import: smp session delete {names[0]}" if is_new else ""
-        yield f"The files of {importer.title} were not changed.{undo}"
+    if len(names) == 1 and names == report.new_sessions:
+        yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
 
 
 def _unread_lines(report: IngestReport) -> Iterator[str]:
