@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.importers.source import IngestedMemory, IngestedSession, Source
 
 _FOLDERS = ("sessions", "archived_sessions")
-_THREAD = re.compile(r"rollout-[\dT-]{19}-([0-9a-fA-F-]{36})")
+_THREAD = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([^_.]+)")
 
 
 def found(places: Places) -> list[Found]:

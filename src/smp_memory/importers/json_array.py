@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from smp_memory.importers.source import Source
 
-_BETWEEN = " \t\r\n,[\ufeff"
+_BETWEEN = " \t\r\n,\ufeff"
 _KEPT_CHARACTERS = 1 << 20  # of text before the current item
 _LONGEST_TOKEN = 32  # characters: a number or a name that the end of the text cuts
 _decode = json.JSONDecoder().raw_decode
@@ -45,13 +45,17 @@ class _Text:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._text = ""
         self._at = 0
+        self._is_begun = False  # whether the bracket of the array was read
         self.line = 1
 
     def skip_to_item(self) -> bool:
         """Move to the next item. False: the array has ended."""
         while True:
             at = self._at
-            while at < len(self._text) and self._text[at] in _BETWEEN:
+            while at < len(self._text) and (
+                self._text[at] in _BETWEEN or (self._text[at] == "[" and not self._is_begun)
+            ):
+                self._is_begun = self._is_begun or self._text[at] == "["
                 at += 1
             self._move(at)
             if at < len(self._text):

@@ -264,10 +264,11 @@ def test_half_written_array_loses_its_last_item(tmp_path: Path) -> None:
 def test_damaged_item_costs_only_itself(tmp_path: Path) -> None:
     written = [json.dumps(each) for each in ITEMS]
     written[7] = written[7][:9] + " nonsense " + written[7][12:]
-    written[20] = "7"
+    written[20], written[30] = "7", "[[]]"
     found, unread = items(tmp_path, "[" + ",\n".join(written) + "]")
-    assert found == [each for each in range(50) if each not in (7, 20)]
-    assert unread == [(8, "damaged JSON"), (21, "no object with the field mapping")]
+    assert found == [each for each in range(50) if each not in (7, 20, 30)]
+    no_item = "no object with the field mapping"
+    assert unread == [(8, "damaged JSON"), (21, no_item), (31, no_item)]
 
 
 def test_item_larger_than_a_chunk_is_read(tmp_path: Path) -> None:

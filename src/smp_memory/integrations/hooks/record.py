@@ -204,9 +204,8 @@ class _Recording:
             return
         turn = turns[0]
         turn.key = f"prompt:{event.turn}" if event.turn else f"prompt:{int(time.time())}:{digest(turn.text)[:16]}"
-        if not event.turn and _is_same_prompt(state.last_prompt_key, turn.key):
-            return
-        if event.turn and state.last_prompt_key == turn.key:
+        before = state.last_prompt_key
+        if before == turn.key if event.turn else _is_same_prompt(before, turn.key):
             return
         state.last_prompt_key = turn.key
         state.add_pending(USER, turn.text, turn.key)
