@@ -100,6 +100,7 @@ def ingest_files(
         meter.begin(file)
         _read_file(run, file, own, meter.advance)
     own.finish()
+    run.report.left_out += [f"{count:,} × {kind}" for kind, count in sorted(run.left_out.items()) if kind]
     return run.report
 
 
@@ -154,5 +155,6 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         target.finish()
     own.end_file()
     run.report.unread += source.unread
+    run.left_out[source.left_out] += 1
     if count or source.unread:
         run.report.files[file.name] = count

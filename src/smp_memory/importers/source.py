@@ -86,12 +86,17 @@ class Source:
         self.name = name  # relative to what is imported, with slashes
         self.member = member
         self.unread: list[UnreadLine] = []
+        self.left_out = ""  # what kind of files it is one of, if it is left out as a whole
         self.count_bytes = on_bytes or _ignore  # called with the number of bytes that were read
         self._text: str | None = None
         self._lines: list[str] | None = None
 
     def cannot_read(self, line: int, why: str) -> None:
         self.unread.append(UnreadLine(self.name, line, why))
+
+    def leave_out(self, kind: str) -> None:
+        """Say that the file is not imported; the report counts the files of each kind."""
+        self.left_out = kind
 
     # -- notes
 
