@@ -100,6 +100,7 @@ def test_wrong_paths_and_options_are_named(smp: Terminal, tmp_path: Path) -> Non
     assert "does not exist" in smp.fails(2, "import", "--from", "codex", "nowhere")
     assert "PATH is missing" in smp.fails(2, "import", "--from", "chatgpt")
     assert "session of its own" in smp.fails(2, "import", "--from", "codex", "--as", "mine")
+    assert "--from" in smp.fails(4, "import", str(tmp_path / "home/Downloads/chatgpt.zip"))
     (tmp_path / "empty").mkdir()
     assert "nothing to import" in smp.fails(2, "import", "--from", "codex", str(tmp_path / "empty"))
     assert "another service" in smp.fails(2, "import", "--from", "chatgpt", str(tmp_path / "home/Downloads/claude.zip"))
