@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import UserError
 from smp_memory.importers import bmad_stories
-from smp_memory.importers.bmad_stories import MarkdownItem, date_in, front_matter, items
+from smp_memory.importers.markdown_items import MarkdownItem, date_in, front_matter, items
 from smp_memory.importers.registry import Found, ImportOptions, Places, found_files
 from smp_memory.importers.source import ImportFile, IngestedMemory, Source
 from smp_memory.integrations.bmad.project import V4, Project, find_project, yaml_value
@@ -187,7 +187,8 @@ def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
     project = find_project(start)
     if project is None:
         raise UserError(
-            f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg.",
+            f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg. "
+            "For other folders give --from NAME; `smp import --list` shows the names.",
             path=start,
         )
     return find_memory_files(project, options.store)

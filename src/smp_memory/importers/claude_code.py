@@ -60,7 +60,7 @@ def _is_of_subagent(name: str) -> bool:
 
 def read_transcript(source: Source) -> Iterable[IngestedSession | IngestedMemory]:
     if _is_of_subagent(source.name):
-        source.leave_out(SUBAGENT)
+        source.leave_out_whole(SUBAGENT)
         return ()
     facts = _Facts()
     turns = claude_turns(facts.of(source.json_lines()))

@@ -61,7 +61,7 @@ def read_rollout(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
     facts = _Facts()
     turns = codex_turns(facts.of(source.json_lines()))
     if facts.is_agent:
-        return source.leave_out(SUBAGENT)
+        return source.leave_out_whole(SUBAGENT)
     name = os.path.basename(source.path)
     in_name = _THREAD.match(name)
     session = facts.session or (in_name[1] if in_name else name.partition(".")[0])

@@ -12,9 +12,10 @@ import shutil
 import sqlite3
 import tempfile
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.importers.registry import size_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from smp_memory.importers.source import Source
 
+_MAGIC = b"SQLite format 3\0"
 _TRIES = 3
 
 
@@ -36,12 +38,43 @@ def opened(source: Source) -> Iterator[sqlite3.Connection | None]:
             source.cannot_read(1, f"cannot be opened: {error}")
             yield None
             return
+        connection.text_factory = _decoded
         try:
             yield connection
         except sqlite3.Error as error:
             source.cannot_read(1, f"not a database that can be read: {error}")
         finally:
             connection.close()
+
+
+def is_database(path: str) -> bool:
+    """Whether a file begins like an SQLite database."""
+    try:
+        return plain_bytes(path, len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def rows(connection: sqlite3.Connection, table: str, source: Source) -> Iterator[dict[str, Any]]:
+    """All rows of a table in the order in which they were written; none if it does not exist. Damage ends them and is noted."""
+    if table not in tables(connection):
+        return
+    try:
+        cursor = connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid')  # noqa: S608 - a table that exists
+        names = [each[0] for each in cursor.description]
+        for row in cursor:
+            source.count_bytes(sum(len(value) for value in row if isinstance(value, str | bytes)))
+            yield dict(zip(names, row, strict=True))
+    except sqlite3.Error as error:
+        source.cannot_read(1, f"{table} cannot be read to its end: {error}")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _copied(path: str, folder: str) -> str:

@@ -59,7 +59,7 @@ def read_chat(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
         for number, line in source.json_lines():
             chat.add(number, line)
     if text_of(chat.facts, "kind") == "subagent":
-        return source.leave_out(SUBAGENT)
+        return source.leave_out_whole(SUBAGENT)
     session = text_of(chat.facts, "sessionId") or os.path.basename(source.path).partition(".")[0]
     yield from conversation(
         GEMINI,

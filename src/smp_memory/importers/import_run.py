@@ -38,6 +38,7 @@ class IngestReport:
         self.dry_run = dry_run
         self.added: dict[str, int] = {}  # by type
         self.sessions: dict[str, int] = {}  # memories added, by session
+        self.new_sessions: list[str] = []  # those that did not exist before
         self.known = 0
         self.followed = 0
         self.files: dict[str, int] = {}  # memories found, by file

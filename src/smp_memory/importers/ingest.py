@@ -64,34 +64,22 @@ def import_from(
     if absolute is not None and not os.path.exists(absolute):
         raise UserError(f"{given} does not exist.", path=given)
     options = ImportOptions(places or places_here(), memory.store.root, settings or {})
-    return ingest_files(
-        memory,
-        importer.load().files(absolute, options),
-        importer.name,
-        session or importer.session,
-        author=author,
-        dry_run=dry_run,
-        backup=backup,
-        proposals=proposals,
-        progress=progress,
-    )
+    run = ImportRun(memory, importer.name, author, dry_run=dry_run, backup=backup, proposals=proposals)
+    module = importer.load()
+    if hasattr(module, "merge"):
+        module.merge(run, absolute, session)
+        return run.report
+    return ingest_files(run, module.files(absolute, options), session or importer.session, progress)
 
 
 def ingest_files(
-    memory: Memory,
+    run: ImportRun,
     files: Iterable[ImportFile],
-    tool: str,
     session: str,
-    *,
-    author: str | None = None,
-    dry_run: bool = False,
-    backup: bool = True,
-    proposals: bool = True,
     progress: Callable[[Progress], None] | None = None,
 ) -> IngestReport:
     """Read the files one by one and add new memories; `session` takes those that belong to no other."""
     listed = list(files)
-    run = ImportRun(memory, tool, author, dry_run=dry_run, backup=backup, proposals=proposals)
     run.is_single = len(listed) == 1
     project = next((file.project for file in listed if file.project), "")
     own = TargetSession(run, IngestedSession(session, project=project))
@@ -147,7 +135,7 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         if isinstance(found, IngestedSession):
             if target is not own:
                 target.finish()
-            target = TargetSession(run, found)
+            target = TargetSession(run, found) if found.id else own
         else:
             count += 1
             target.add(found, file.name, times)
@@ -155,6 +143,7 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         target.finish()
     own.end_file()
     run.report.unread += source.unread
-    run.left_out[source.left_out] += 1
+    run.left_out[source.kind_left_out] += 1
+    run.report.left_out += source.left_out
     if count or source.unread:
         run.report.files[file.name] = count

@@ -5,22 +5,28 @@ The module of an importer has two functions:
     found(places: Places) -> list[Found]                                   what `smp import --scan` offers on this machine
     files(path: str | None, options: ImportOptions) -> list[ImportFile]    what to read; raises UserError if there is nothing to read
 
-`path` is absolute, or None for the importer's usual place. Both only look at names and sizes; readers open the files.
+`path` is absolute, or None for the importer's usual place. Both look at names, sizes and beginnings; readers open the files. An importer whose
+memories are no list, such as a graph, has instead of `files`:
+
+    merge(run: ImportRun, path: str | None, session: str | None) -> None    stores what it finds and fills the report of the run
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import UserError
+from smp_memory.files.ownership import plain_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONVERSATIONS, NOTES = "conversations", "notes"
+_SETTINGS_BYTES = 16 << 20
 
 
 class Importer(NamedTuple):
@@ -84,6 +90,14 @@ IMPORTERS = (
     Importer("chatgpt", "ChatGPT", "the export of ChatGPT", "the export (.zip), its folder, or a conversations.json", "chatgpt", CONVERSATIONS),
     Importer("claude-ai", "Claude.ai", "the export of Claude.ai", "the export (.zip), its folder, or a conversations.json", "claude_ai", CONVERSATIONS),
     Importer("bmad", "BMAD", "memlogs, agents' notes, decision logs, retrospectives and stories of a BMAD project", "a project folder", "bmad", has_default=True),
+    Importer("mcp-memory", "MCP memory server", "entities, observations and relations of the reference MCP memory server", "its memory.jsonl", "mcp_memory"),
+    Importer("claude-mem", "claude-mem", "observations, session summaries and prompts", "claude-mem.db or its folder", "claude_mem", CONVERSATIONS, has_default=True),
+    Importer("markdown", "Markdown", "notes (Obsidian or plain), and rules in CLAUDE.md, AGENTS.md, .cursorrules and the like", "a folder or a file", "markdown_notes", has_default=True),
+    Importer("basic-memory", "basic-memory", "notes with observations and relations", "a project folder or a note", "basic_memory", has_default=True),
+    Importer("mem0", "mem0", "memories that get_all or an export wrote, and the history database", "a .json, .jsonl, .zip or history.db", "mem0", has_default=True),
+    Importer("conversation-log", "conversation log", "Markdown with headings '## Turn 1 - TIME', and lists such as decisions.yaml beside it", "a log, or a folder with logs", "conversation_log", CONVERSATIONS, has_default=True),
+    Importer("jsonl", "JSONL", "any JSON lines, with --map", "a .jsonl or .json file", "tables"),
+    Importer("csv", "CSV", "any table with a header, with --map", "a .csv or .tsv file", "tables"),
 )  # fmt: skip
 
 
@@ -113,3 +127,11 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+def json_settings(path: str) -> Any:
+    """A small JSON file in which a tool keeps its settings; None if it cannot be read."""
+    try:
+        return json.loads(plain_bytes(path, _SETTINGS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None

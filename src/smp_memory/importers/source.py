@@ -44,7 +44,7 @@ class IngestedMemory(NamedTuple):
 class IngestedSession(NamedTuple):
     """The session of the memories that follow; it is created if there is none."""
 
-    id: str
+    id: str  # empty: the session of the importer
     title: str = ""
     project: str = ""
     created: str | None = None  # the time stated in the file
@@ -86,7 +86,8 @@ class Source:
         self.name = name  # relative to what is imported, with slashes
         self.member = member
         self.unread: list[UnreadLine] = []
-        self.left_out = ""  # what kind of files it is one of, if it is left out as a whole
+        self.kind_left_out = ""  # what kind of files it is one of, if it is left out as a whole
+        self.left_out: list[str] = []
         self.count_bytes = on_bytes or _ignore  # called with the number of bytes that were read
         self._text: str | None = None
         self._lines: list[str] | None = None
@@ -94,9 +95,13 @@ class Source:
     def cannot_read(self, line: int, why: str) -> None:
         self.unread.append(UnreadLine(self.name, line, why))
 
-    def leave_out(self, kind: str) -> None:
+    def leave_out_whole(self, kind: str) -> None:
         """Say that the file is not imported; the report counts the files of each kind."""
-        self.left_out = kind
+        self.kind_left_out = kind
+
+    def leave_out(self, why: str) -> None:
+        """Note that something was understood, but is not imported."""
+        self.left_out.append(f"{self.name}: {why}")
 
     # -- notes
 

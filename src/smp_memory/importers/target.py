@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
+from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionExists, SizeLimitExceeded
 from smp_memory.importers.source import ANYWHERE, UnreadLine
 from smp_memory.integrations.hooks.session_state import (
     find_session_name,
@@ -187,21 +187,33 @@ class TargetSession:
         return is_recorded
 
     def _update_from_file(self, known: Record, found: IngestedMemory) -> None:
+        """Carry over what changed in the file since: that a finding is settled there, or the text that a memory mirrors."""
         if known.deleted or not found.follows:
             return
-        value = found.fields.get(found.follows)
+        source = {**known.given["source"], **_state(found)}
         if found.follows == "status":
-            if value not in KINDS[known.type].settled or is_settled(known):
-                return
-            if not self._report.dry_run:
-                self._session().resolve(known.id, f"{value} in {known.given['source']['file']}", by=_BY)
+            is_changed = found.fields.get("status") in KINDS[known.type].settled and not is_settled(known)
         else:
-            source = {**known.given["source"], **_state(found)}
-            if source == known.given["source"]:
-                return
+            is_changed = source != known.given["source"]
+        if not is_changed:
+            return
+        try:
             if not self._report.dry_run:
-                self._session().update(known.id, by=_BY, **{found.follows: value}, source=source)
-        self._report.followed += 1
+                self._carry_over(known, found, source)
+            self._report.followed += 1
+        except MemoryNotFound:  # another process deleted it meanwhile
+            pass
+        except (InvalidRecord, SizeLimitExceeded) as error:
+            self._report.unread.append(UnreadLine(source["file"], found.line, error.message))
+
+    def _carry_over(self, known: Record, found: IngestedMemory, source: dict[str, Any]) -> None:
+        if found.follows == "status":
+            self._session().resolve(known.id, f"{found.fields['status']} in {source['file']}", by=_BY)
+            return
+        changed = {name: value for name, value in found.fields.items() if value is not None and name != "id"}
+        if known.type != found.type:  # the tool calls it something else now
+            changed = {KINDS[known.type].text: found.fields[found.follows]}
+        self._session().update(known.id, by=_BY, **changed, source=source)
 
     # -- storing
 
@@ -263,6 +275,7 @@ class TargetSession:
                     imported_from=self._run.tool,
                     **context,
                 )
+                self._report.new_sessions.append(self.id)
             except SessionExists:  # another process created it meanwhile
                 self._opened = self._memory.session(self.id, author=self._author)
         return self._opened

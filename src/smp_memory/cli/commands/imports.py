@@ -19,17 +19,15 @@ if TYPE_CHECKING:
     from smp_memory.cli.invocation import Invocation
     from smp_memory.importers.import_run import IngestReport, Progress
     from smp_memory.importers.registry import Found, Importer
-    from smp_memory.integrations.mcp.graph_file import GraphImportResult
 
 _MAX_UNREAD = 20
 _MAX_LEFT_OUT = 5
 _MAX_REVIEWED = 200  # sessions in which proposals are counted
-_GRAPH = "mcp-memory"
 _KINDS = {"conversation": "turn"}  # what people call a type
 
 
 def import_arguments(parser: Parser) -> None:
-    names = ("smp", _GRAPH, *(each.name for each in IMPORTERS))
+    names = ("smp", *(each.name for each in IMPORTERS))
     parser.add_argument("file", metavar="PATH", nargs="?", help="an export; - reads standard input; with --from a file or folder of that tool (default: its usual place)")  # fmt: skip
     parser.add_argument("--from", dest="origin", metavar="NAME", choices=names, help=f"the tool that wrote it: {', '.join(names)} (default: bmad for a folder, else smp)")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="list the importers")
@@ -40,6 +38,9 @@ def import_arguments(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="report what would be imported; write nothing")
     parser.add_argument(
         "--no-backup", action="store_true", help="do not save the store to a file before the first write"
+    )
+    parser.add_argument(
+        "--map", metavar="FIELD=COLUMN,…", help="with --from jsonl or csv: which column has which field"
     )
     parser.add_argument("--no-proposals", action="store_true", help="propose nothing from the imported conversations")
     parser.add_argument(
@@ -77,13 +78,15 @@ def run_import(call: Invocation) -> None:
     origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
     if origin != "smp" and (options.format or options.names):
         raise UserError(f"--format and --names cannot be used with --from {origin}.")
-    if origin not in ("smp", _GRAPH):
+    if options.map and origin not in ("jsonl", "csv"):
+        raise UserError("--map requires --from jsonl or --from csv. See: smp import --help")
+    if origin != "smp":
         return _import_from(call, importer_named(origin))
     if options.dry_run:
         raise UserError("--dry-run requires --from and another tool. See: smp import --help")
     if options.file is None:
         raise UserError("PATH is missing. See: smp import --help")
-    return _import_graph(call) if origin == _GRAPH else _import_export(call)
+    return _import_export(call)
 
 
 def _import_export(call: Invocation) -> None:
@@ -118,33 +121,32 @@ class _Path:
         return self._path
 
 
-# -- the file of the reference memory server
-
-
-def _import_graph(call: Invocation) -> None:
-    from smp_memory.integrations.mcp.graph_file import import_file
-
-    options = call.options
-    data = _standard_input(call) if options.file == "-" else os.path.abspath(options.file)
-    report = import_file(call.memory, data, options.name or call.session_name, call.author)
-    call.answer(report.to_dict(), _graph_lines(report))
-
-
-def _graph_lines(report: GraphImportResult) -> Iterator[str]:
-    singular = {"entities": "entity", "observations": "observation", "relations": "relation"}
-    counts = ", ".join(f"{count:,} {singular[name] if count == 1 else name}" for name, count in report.counts.items())
-    yield f"{paint('green', '✓')} {report.session}: {counts} added"
-    for line, message in report.problems:
-        yield paint("yellow", f"  line {line} could not be read: {message}")
-
-
 # -- files of other tools
 
 
 def _import_from(call: Invocation, importer: Importer) -> None:
     options = call.options
     report = _imported(call, importer, options.file, not options.no_backup)
-    call.answer(report.to_dict(), _report_lines(call, report, importer))
+    if importer.name == "bmad" and not report.dry_run:
+        return _migrated(call, report, importer)
+    return call.answer(report.to_dict(), _report_lines(call, report, importer))
+
+
+def _migrated(call: Invocation, report: IngestReport, importer: Importer) -> None:
+    """Validate an import from BMAD, and report its steps."""
+    from smp_memory import __version__
+    from smp_memory.importers.migration import steps_of
+
+    options = call.options
+    session = options.name or options.session or importer.session
+    steps = steps_of(call.memory, report, options.file, session, __version__)
+    width = max(len(step.name) for step in steps)
+    lines = [
+        f"{number} {paint('green', '✓') if step.ok else paint('red', '✗')} {step.name:{width}}  {step.result}"
+        for number, step in enumerate(steps, 1)
+    ]
+    data = {**report.to_dict(), "steps": [step.to_dict() for step in steps]}
+    call.answer(data, [*lines, *_unread_lines(report)])
 
 
 def _imported(call: Invocation, importer: Importer, path: str | None, backup: bool) -> IngestReport:
@@ -162,6 +164,7 @@ def _imported(call: Invocation, importer: Importer, path: str | None, backup: bo
         backup=backup,
         proposals=not options.no_proposals,
         progress=None if options.json else _shown(line.show),
+        settings={"map": options.map} if options.map else None,
     )
     line.clear()
     return report
@@ -188,20 +191,29 @@ def _report_lines(call: Invocation, report: IngestReport, importer: Importer) ->
     if report.known:
         updated = f", {report.followed:,} of them updated" if report.followed else ""
         yield f"  {plural(report.known, 'memory')} imported or recorded before{updated}"
+    yield from _unread_lines(report)
+    if report.backup:
+        yield f"The store was saved before: {report.backup}"
+    if not report.dry_run and importer.kind == CONVERSATIONS and names:
+        yield from _proposal_lines(call, report)
+    yield from _undo_lines(report, importer)
+
+
+def _undo_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
+    names = list(report.sessions)
+    if len(names) == 1 and names == report.new_sessions:
+        yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
+
+
+def _unread_lines(report: IngestReport) -> Iterator[str]:
     for text in report.left_out[:_MAX_LEFT_OUT]:
         yield paint("yellow", f"  left out: {text}")
     if len(report.left_out) > _MAX_LEFT_OUT:
         yield f"  … and {len(report.left_out) - _MAX_LEFT_OUT:,} more left out; --json lists them all"
     for each in report.unread[:_MAX_UNREAD]:
-        yield paint("yellow", f"  {each.file}:{each.line} could not be read: {each.why}")
+        yield paint("yellow", f"  {each.file}:{each.line} not understood: {each.why}")
     if len(report.unread) > _MAX_UNREAD:
         yield f"  … and {len(report.unread) - _MAX_UNREAD:,} more places; --json lists them all"
-    if report.backup:
-        yield f"The store was saved before: {report.backup}"
-    if not report.dry_run and importer.kind == CONVERSATIONS and names:
-        yield from _proposal_lines(call, report)
-    if not report.dry_run and len(names) == 1:
-        yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
 
 
 def _proposal_lines(call: Invocation, report: IngestReport) -> Iterator[str]:
