@@ -83,7 +83,7 @@ def test_import_reports_the_backup_and_what_was_not_understood(smp: Terminal, tm
     path = hosts.claude_home(tmp_path / "home")
     path.write_bytes(path.read_bytes() + b"{half")
     said = smp.ok("import", "--from", "claude-code")
-    assert f"{path.name}:12 could not be read: half-written" in said
+    assert f"{path.name}:12 not understood: half-written" in said
     saved = next(line.split(": ", 1)[1] for line in said.splitlines() if "was saved before" in line)
     smp.ok("--root", str(tmp_path / "restored"), "init")
     smp.ok("--root", str(tmp_path / "restored"), "import", saved)
@@ -100,6 +100,7 @@ def test_wrong_paths_and_options_are_named(smp: Terminal, tmp_path: Path) -> Non
     assert "does not exist" in smp.fails(2, "import", "--from", "codex", "nowhere")
     assert "PATH is missing" in smp.fails(2, "import", "--from", "chatgpt")
     assert "session of its own" in smp.fails(2, "import", "--from", "codex", "--as", "mine")
+    assert "--from" in smp.fails(4, "import", str(tmp_path / "home/Downloads/chatgpt.zip"))
     (tmp_path / "empty").mkdir()
     assert "nothing to import" in smp.fails(2, "import", "--from", "codex", str(tmp_path / "empty"))
     assert "another service" in smp.fails(2, "import", "--from", "chatgpt", str(tmp_path / "home/Downloads/claude.zip"))

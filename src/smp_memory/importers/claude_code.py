@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.importers.conversations import conversation, files_below, some, text_of
+from smp_memory.importers.conversations import SUBAGENT, conversation, files_below, some, text_of
 from smp_memory.importers.registry import found_files
 from smp_memory.importers.source import ImportFile
 from smp_memory.integrations.hooks.events import CLAUDE
 from smp_memory.integrations.hooks.transcripts import claude_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from smp_memory.importers.registry import Found, ImportOptions, Places
     from smp_memory.importers.source import IngestedMemory, IngestedSession, Source
@@ -33,13 +33,14 @@ _UUID_LENGTH = 36
 
 def found(places: Places) -> list[Found]:
     folder = _default(places)
-    return found_files(folder, "conversations of Claude Code", [path for path, _ in _transcripts(folder)])
+    listed = [path for path, name in _transcripts(folder) if not _is_of_subagent(name)]
+    return found_files(folder, "conversations of Claude Code", listed)
 
 
 def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
     start = path or _default(options.places)
-    listed = _transcripts(start)
-    return some([ImportFile(*each, read_transcript, "conversation") for each in listed], start, "transcripts (*.jsonl)")
+    listed = [ImportFile(*each, read_transcript, "conversation") for each in _transcripts(start)]
+    return some(listed, start, "transcripts (*.jsonl)")
 
 
 def _default(places: Places) -> str:
@@ -49,14 +50,18 @@ def _default(places: Places) -> str:
 def _transcripts(path: str) -> list[tuple[str, str]]:
     if not os.path.exists(path):
         return []
-    return files_below(path, _is_transcript)
+    return files_below(path, lambda name, folder: name.endswith(".jsonl"))
 
 
-def _is_transcript(name: str, folder: str) -> bool:
-    return name.endswith(".jsonl") and not name.startswith("agent-") and "subagents" not in folder.split("/")
+def _is_of_subagent(name: str) -> bool:
+    parts = name.split("/")
+    return parts[-1].startswith("agent-") or "subagents" in parts[:-1]
 
 
-def read_transcript(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
+def read_transcript(source: Source) -> Iterable[IngestedSession | IngestedMemory]:
+    if _is_of_subagent(source.name):
+        source.leave_out_whole(SUBAGENT)
+        return ()
     facts = _Facts()
     turns = claude_turns(facts.of(source.json_lines()))
     stem = os.path.basename(source.path).partition(".")[0]

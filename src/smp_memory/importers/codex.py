@@ -13,7 +13,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.importers.conversations import conversation, files_below, some, text_of
+from smp_memory.importers.conversations import SUBAGENT, conversation, files_below, some, text_of
 from smp_memory.importers.registry import found_files
 from smp_memory.importers.source import ImportFile
 from smp_memory.integrations.hooks.events import CODEX
@@ -61,7 +61,7 @@ def read_rollout(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
     facts = _Facts()
     turns = codex_turns(facts.of(source.json_lines()))
     if facts.is_agent:
-        return
+        return source.leave_out_whole(SUBAGENT)
     name = os.path.basename(source.path)
     in_name = _THREAD.match(name)
     session = facts.session or (in_name[1] if in_name else name.partition(".")[0])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smp_memory.importers.source import ImportFile, Source
     from smp_memory.integrations.hooks.transcripts import TranscriptTurn
 
+SUBAGENT = "a transcript of a subagent"
 _DAY = re.compile(r"\d{4}-[01]\d-[0-3]\d")
 _LONGEST_TITLE = 120  # characters
 _LONGEST_MILLISECONDS = 8.64e15

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.importers.conversations import conversation, files_below, some, text_of
+from smp_memory.importers.conversations import SUBAGENT, conversation, files_below, some, text_of
 from smp_memory.importers.registry import found_files
 from smp_memory.importers.source import ImportFile
 from smp_memory.integrations.hooks.events import GEMINI, strip_host_blocks
@@ -59,7 +59,7 @@ def read_chat(source: Source) -> Iterator[IngestedSession | IngestedMemory]:
         for number, line in source.json_lines():
             chat.add(number, line)
     if text_of(chat.facts, "kind") == "subagent":
-        return
+        return source.leave_out_whole(SUBAGENT)
     session = text_of(chat.facts, "sessionId") or os.path.basename(source.path).partition(".")[0]
     yield from conversation(
         GEMINI,

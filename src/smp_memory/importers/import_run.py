@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.exchange.api import backup
@@ -66,6 +67,7 @@ class ImportRun:
         self.author = author
         self.report = IngestReport(tool, dry_run)
         self.proposals = proposals
+        self.left_out: Counter[str] = Counter()  # whole files, by kind
         self.is_single = False  # one file was named
         self._wants_backup = backup
         self._new_keys: dict[str, set[str]] = {}

@@ -88,6 +88,7 @@ def ingest_files(
         meter.begin(file)
         _read_file(run, file, own, meter.advance)
     own.finish()
+    run.report.left_out += [f"{count:,} × {kind}" for kind, count in sorted(run.left_out.items()) if kind]
     return run.report
 
 
@@ -142,6 +143,7 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         target.finish()
     own.end_file()
     run.report.unread += source.unread
+    run.left_out[source.kind_left_out] += 1
     run.report.left_out += source.left_out
     if count or source.unread:
         run.report.files[file.name] = count

@@ -86,6 +86,7 @@ class Source:
         self.name = name  # relative to what is imported, with slashes
         self.member = member
         self.unread: list[UnreadLine] = []
+        self.kind_left_out = ""  # what kind of files it is one of, if it is left out as a whole
         self.left_out: list[str] = []
         self.count_bytes = on_bytes or _ignore  # called with the number of bytes that were read
         self._text: str | None = None
@@ -93,6 +94,10 @@ class Source:
 
     def cannot_read(self, line: int, why: str) -> None:
         self.unread.append(UnreadLine(self.name, line, why))
+
+    def leave_out_whole(self, kind: str) -> None:
+        """Say that the file is not imported; the report counts the files of each kind."""
+        self.kind_left_out = kind
 
     def leave_out(self, why: str) -> None:
         """Note that something was understood, but is not imported."""

@@ -102,8 +102,15 @@ class TargetSession:
         self._flush()
         count = self._report.sessions.get(self.id, 0)
         if count and not self._report.dry_run:
-            audit, at = self._memory.store.audit, to_text(self._memory.now())
-            audit.note("import", at=at, by=self._run.author, session=self.id, count=count, format=self._run.tool)
+            self._memory.store.audit.note(
+                "import",
+                at=to_text(self._memory.now()),
+                by=self._run.author,
+                session=self.id,
+                count=count,
+                sync=not self._given.host,  # hundreds of conversations would wait for as many syncs
+                format=self._run.tool,
+            )
 
     def _key(self, found: IngestedMemory, file: str) -> str:
         if self._given.host:

@@ -84,11 +84,10 @@ def test_transcript_project_folder_and_all_projects_are_the_same_session(memory:
 
 
 def test_transcripts_of_subagents_are_left_out(memory: Memory, tmp_path: Path) -> None:
-    path = hosts.claude_home(tmp_path)
-    (path.parent / "only-agents").mkdir()
-    hosts.write_lines(path.parent / "only-agents/agent-7.jsonl", hosts.claude_lines())
-    with pytest.raises(UserError, match="nothing to import"):
-        import_from(memory, "claude-code", path.parent / "only-agents")
+    hosts.claude_home(tmp_path)
+    report = import_from(memory, "claude-code", places=places(tmp_path))
+    assert report.left_out == ["2 × a transcript of a subagent"]
+    assert report.count == 5
 
 
 def test_packed_and_archived_rollouts_are_read(memory: Memory, tmp_path: Path) -> None:
@@ -115,7 +114,8 @@ def test_rollout_of_an_agent_is_left_out(memory: Memory, tmp_path: Path) -> None
     lines = hosts.codex_lines()
     lines[0]["payload"]["source"] = {"subagent": {"thread_spawn": {"parent_thread_id": "x"}}}
     hosts.write_lines(tmp_path / hosts.CODEX_NAME, lines)
-    assert import_from(memory, "codex", tmp_path).count == 0
+    report = import_from(memory, "codex", tmp_path)
+    assert (report.count, report.left_out) == (0, ["1 × a transcript of a subagent"])
 
 
 def test_legacy_chat_and_its_continuation_are_one(memory: Memory, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 from smp_memory.cli.commands.exchange import FORMATS, load_names
 from smp_memory.cli.render import paint, plural, size_text, table
-from smp_memory.errors import UserError
+from smp_memory.errors import InvalidFormat, UserError
 from smp_memory.importers.registry import CONVERSATIONS, IMPORTERS, importer_named
 
 TYPE_CHECKING = False
@@ -93,7 +93,13 @@ def _import_export(call: Invocation) -> None:
     options = call.options
     source: Any = _standard_input(call) if options.file == "-" else _Path(os.path.abspath(options.file))
     restored = load_names(options.names) if options.names else None
-    imported = call.memory.import_(source, options.format, options.name, restore=restored)
+    try:
+        imported = call.memory.import_(source, options.format, options.name, restore=restored)
+    except InvalidFormat as error:
+        if options.origin or options.format:
+            raise
+        advice = "If another tool wrote it, name the tool with --from; smp import --list shows them."
+        raise InvalidFormat(f"{error.message} {advice}", **error.details) from error
     rows: list[dict[str, Any]] = [
         {"id": session.id, "memories": len(session.records(include_deleted=True))} for session in imported
     ]
