@@ -23,6 +23,7 @@ from smp_memory.importers.import_run import IngestReport
 from smp_memory.importers.ingest import import_from
 from smp_memory.importers.registry import IMPORTERS, Places
 from smp_memory.memory import Memory
+from tests.postgres_server import Server
 from tests.unit.importers import planted
 
 
@@ -48,6 +49,7 @@ def database(root: Path) -> Path:
 
 
 def history(root: Path) -> Path:
+    root.mkdir(exist_ok=True)
     planted.mem0_history(root / "history.db")
     return root / "history.db"
 
@@ -395,6 +397,19 @@ def test_concurrent_imports_add_nothing_twice(tmp_path: Path, name: str) -> None
         assert len(records) == sum(added.values())
 
 
+def test_every_importer_writes_to_postgres_once(postgres: Server, tmp_path: Path) -> None:
+    with smp_memory.open(postgres.new_schema_address()) as memory:
+        for number, (name, plant, added) in enumerate(ALL):
+            path = plant(tmp_path / str(number))
+            if name != "mem0":
+                assert import_from(memory, name, path).added == added
+            else:
+                assert import_from(memory, name, path).count <= sum(
+                    added.values()
+                )  # the same memories in several files
+            assert import_from(memory, name, path).added == {}
+
+
 def test_deleted_memory_stays_deleted(memory: Memory, tmp_path: Path) -> None:
     path = ALL[3][1](tmp_path)
     import_from(memory, "basic-memory", path)
@@ -436,7 +451,7 @@ def attempt(name: str, path: Path) -> IngestReport:
         return first
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ROWS)
 def test_values_of_any_type_are_imported_or_reported(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     root = tmp_path_factory.mktemp("any")
@@ -465,7 +480,7 @@ CELLS = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(CELLS, min_size=6, max_size=6), max_size=5))
 def test_cells_of_any_type_in_databases_are_imported_or_reported(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[Any]]
@@ -496,7 +511,7 @@ MARKDOWN = st.lists(
 ).map("\n".join)  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(MARKDOWN)
 def test_any_markdown_is_imported_or_reported(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     root = tmp_path_factory.mktemp("notes")
