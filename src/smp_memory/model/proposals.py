@@ -29,7 +29,7 @@ _LEAST_WORDS = 2
 
 # A guess, a condition or a negation: the sentence states nothing that lasts.
 _DOUBTS = (
-    r"\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should(?! (?:keep|remember|note|know))|suppose|wonder\w*|whether|(?<!works )(?<!work )if (?:we|you|i|your|the|it|this|that|there)\b"
+    r"\b(?:my|our) (?:last|previous|old|former) (?:job|company|team|employer)\b|\b(?:maybe|perhaps|might|could(?!n['’]t| not)|may(?: be| want| need)|would|should(?! (?:keep|remember|note|know))|suppose|wonder\w*|whether|(?<!works )(?<!work )if (?:we|you|i|your|the|it|this|that|there)\b"
     r"|(?:not|n['’]t) (?:yet|sure|decided?|agreed?|known?|found)|yet to|(?:is|are|still|remains) (?:unclear|unknown)|unsure|suggest\w*|recommend\w*|to find|let me"
     r"|vielleicht|könnten?|sollten?|würden?|falls (?:wir|du|das|es|der|die)|wenn wir|noch nicht|nicht entschieden|peut-être|pourr\w+|devr\w+|si (?:on|nous)"
     r"|quizás?|tal vez|podr[ií]a\w*|deber[ií]a\w*|todavía no|aún no)\b"
@@ -41,11 +41,9 @@ _NO_FINDING = (
     r"|\breason (?:why )?(?:we|you|i) (?:use|need|have|do|want|call|keep)\b|\bis that (?:i|you)\b|\breason for this\b|\b(?:is|are) (?:needed|known as)\b|\b(?:is|are) called an? "
 )
 # Chat of people about their lives.
-_CHAT = r"\b(?:haha|lol|yeah|i was thinking|my (?:life|heart|family|friends?|commute|recent)|a bit|a little|a total|a pain|frustrating|a (?:huge |big )?(?:success|blessing|hit|treat)|important to|turns out (?:he|she|they))\b"
+_CHAT = r"\b(?:haha|lol|yeah|i was thinking|i['’]ve been|i had (?:to|a)|i got|i think|for me|a lot more|my (?:life|heart|family|friends?|commute|recent|old|schedule|way|health)|a bit|a little|a total|a pain|frustrating|a (?:huge |big )?(?:success|blessing|hit|treat)|important to|turns out (?:he|she|they))\b"
 # Code that an assistant explains, and steps of its work.
-_NO_DECISION = (
-    r"^wir \w+ hier\b|^we(?:['’]ll| will)\b(?!.*\b(?:because|instead|rather|agreed|discussed|decided|only|not|never|lifetime|release|version)\b)|^(?:then|first|next|after that|now|in step \d+|finally|in the \w+ step),? we\b|^we (?:keep|move|drop|remove|replace|switch|skip|stick|store|split)\b(?!.*\b(?:because|instead|rather|agreed|until|release|version|from now|for now|since|so that|as is|as it is)\b)"
-)
+_NO_DECISION = r"^wir \w+ hier\b|^we(?:['’]ll| will)\b(?!.*\b(?:because|instead|rather|agreed|discussed|decided|only|not|never|lifetime|release|version)\b)|^(?:then|first|next|after that|now|in step \d+|finally|in the \w+ step),? we\b|^we (?:keep|move|drop|remove|replace|switch|skip|stick|store|split)\b(?!.*\b(?:because|instead|rather|agreed|until|release|version|from now|for now|since|so that|as is|as it is)\b)"
 _NO_ASSISTANT = {"finding": _NO_FINDING, "decision": _NO_DECISION}
 # Verbs with which something is chosen, and what makes a step of the work of it.
 _CHOOSE = (
@@ -99,7 +97,7 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"decisión\s?: ?\S",
     ),
     FINDING: (
-        r".*\b(?:the|its|root|real|actual|main|likely) causes?(?: of .{2,60}?)? (?:is|was|were|are)\b(?! (?:still|not|hard|being|closed|fixed))",
+        r".*\b(?:the|its|root|real|actual|main|likely) causes?(?: of .{2,60}?)? (?:is|was|were|are)\b(?! (?:still|not|hard|being|closed|fixed|an? (?:crucial|important|key|great|good)))",
         r"(?:(?:the|key|main|root|real|actual) )*(?:cause|finding|diagnosis|culprit|ursache|grund|befund|diagnose|causa|hallazgo)s?(?: (?:of|for|behind) [^:]{2,60})?(?: found| identified| gefunden| trouvée| encontrada)?\s?[:–] ?\S+ \S|(?:fehler|problem|bug) gefunden\s?[:–]|root cause\s?[:–-]",
         r"(?:(?:measured|observed|reproduced)(?=\s?[:–])|here(?:['’]s| is) what (?:happens|happened|is going on|went wrong)|what (?:blocks|breaks|fails|crashes|hangs|happens|is slow|takes \w+ long|slows \w+ down) (?:here )?(?:is|are)\b(?! up to))\s?[:–]? ?\S+ \S+ \S",
         rf"(?:the|its) (?:[\w-]+ ){{0,3}}{_ERROR} (?:is|was|sits|lies|lives|hides) (?:in|at|inside|on) (?!the (?:tracker|backlog|wiki))\S.*[:;,–] \S|(?:that|this|it)(?:['’]s| is| was) (?:an?|the) (?:[\w-]+ ){{0,3}}(?:race(?: condition)?|deadlock|leak|circular import|regression|off-by-one(?: error)?|mismatch|typo|conflict|bug)\b(?! report).*[:;,–] \S",
@@ -149,6 +147,7 @@ _RULES: dict[str, tuple[str, ...]] = {
     ),
 }
 _USER_RULES = (  # decisions only in the words of a user; an assistant advises or tells its steps so
+    r"(?:ok(?:ay)?,? |so )*then (?:we )?(?:use|take|set|pin|go with) (?!it\b|that|this|the (?:same|other))\S",
     rf"let['’]?s (?:only |just |not )*{_CHOOSE} {_STEP}\S",
     r"let['’]?s do \S+ \S+ (?:in|with|by|via|as) \S",
     r"(?:use|take|do) \S.* instead of \S",
@@ -156,14 +155,14 @@ _USER_RULES = (  # decisions only in the words of a user; an assistant advises o
     r"(?!yes|no|ok|i |.*\b(?:what|how|where|who|as|here|there|whatever|that|if|is)\b.* it is)(?:\S+ ){1,5}it is(?: then)?\W*$",
     r"(?!if |what |.*\bwhether\b)\S.* (?:is|are|stays?|remains?) out of scope\b",
     r"(?:then )?(?!time|he\b|she\b|it\b|this|that|the (?:app|release|update|new))\S+(?: \S+)? is out(?:,|\W*$)",
-    r"(?!it\b|this|that|he\b|she\b|they\b|if\b|the (?:error|problem|bug|value|button|page)|what)(?:\S+ ){1,3}stays? (?:in|on|with|as|at|where) (?!track|top|touch|mind)\S",
+    r"(?!it\b|this|that|he\b|she\b|they\b|if\b|the (?:error|problem|bug|value|button|page)|what)(?:\S+ ){1,3}(?<!to )stays? (?:in|on|with|as|at|where) (?!track|top|touch|mind)\S",
     r"forget (?:about )?(?!it\b|that\b|this\b)\S.*[,;] \S.* (?:is|are|will do) (?:enough|fine|overkill)\b",
 )
 # Words of which one is in every sentence that a rule of the type matches.
 _CUES = {
     DECISION: (
         "deci", "agreed", "approved", "settled", "final", "verdict", "purpose", "rather than", " over ", "deliberately", "intentionally", "dropped", "removed", "choosing", "picking", "deprecated", "d say", "retired", "discontinued", "done deal", "opted", "picked", "went ", "standard", "chose", "we'", "we’", "we ", "i'll", "i’ll", "lets ", "let's", "let’s", "with ", "it is",
-        "instead of", "want to", "answer", "scope", "forget", " out", "stay", "wir", "entsch", "beschlossen", "abgemacht", "raus", "entfällt", "fällt weg", "bleibt", "ich habe", "j'ai", "j’ai", "amos ", "emos ", "opté", "escog", "elegí", "on ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
+        "instead of", "want to", "answer", "scope", "forget", " out", "stay", "then ", "wir", "entsch", "beschlossen", "abgemacht", "raus", "entfällt", "fällt weg", "bleibt", "ich habe", "j'ai", "j’ai", "amos ", "emos ", "opté", "escog", "elegí", "on ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
     ),
     FINDING: (
         "cause", "measured", "observed", "reproduced", "what bl", "what br", "what f", "what c", "what h", "what t", "what s", "what is s", "what w", "leak", "diagnosis", "finding", "befund", "diagnose", "hallazgo", "traced", "tracked", "boils", "blame", "at fault", "race", "deadlock", "circular", "regression", "off-by", "mismatch", "typo", "conflict", "deshalb", "daher", "darum", "weshalb", " dû", " due", "pourquoi", " d'où", " d’où", " se deb", "por eso", "crash", "timeout", "liegt", "lag ", "turn", "found", "covered", "real", "notic", "confirmed", "since", " by ", "due to", " from ", "reason", "culprit", "problem", "issue", "bug", "slow part", "bottleneck", " why", "explains", "explains",
@@ -178,15 +177,29 @@ _CUES = {
 _ANNOUNCES = r"(?im)^([#*\s]*(?:\d+[.)] )?(?:agreed|approved|decided|i found (?:it|the \w+)|found (?:it|the \w+)|(?:the )?root cause|cause|decision|lessons? learned|takeaway|gotcha))[.:!*]*(?:\s*\n+|(?<=[.:!*])\s+)"
 
 
-# A line that says that the list below it holds guesses, choices or things to do, and that list.
+# Words of a line that announces a list of guesses, choices or things to do.
 _SUPPOSED = (
-    r"(?im)^[^\n]*\b(?:hypothes[ie]s|theor(?:y|ies)|options?|possib\w+|alternatives?|approach(?:es)?|ways|candidates?|ideas?|suggest\w*|recommend\w*|questions?|examples?|scenarios?"
-    r"|plan|steps|todos?|requirements?|could|might|would|(?:likely|common|potential|usual|typical) (?:\w+ )?(?:causes?|reasons?|explanations?|problems?)|possible (?:causes?|reasons?))\b[^\n.]*(?::[*_]*|(?<=#)[^\n]*)?\s*\n+(?:[ \t]*(?:[-*•]|\d+[.)]) [^\n]*(?:\n+|$))+"
+    r"\b(?:hypothes[ie]s|theor(?:y|ies)|options?|possib\w+|alternatives?|approach(?:es)?|ways|candidates?|ideas?|suggest\w*|recommend\w*|questions?|examples?|scenarios?"
+    r"|plan|steps|todos?|requirements?|could|might|would|(?:likely|common|potential|usual|typical) (?:\w+ )?(?:causes?|reasons?|explanations?|problems?))\b"
 )
+_MOST_ANNOUNCING = 200  # characters of such a line
 # Beginnings of what a host puts into a conversation in the name of a user or an assistant.
-_HOST_TEXTS = ("Caveat: The messages below", "This session is being continued from", "[Request interrupted", "API Error", "<command-", "<local-command")
-# A prompt that gives the assistant a role: what it orders holds for the task.
-_ROLE_PROMPT = r"(?i)[#*\s]*(?:task\b|instructions?\b|role\b|system\b|ignore (?:all|any|the|your) |from now on,? you are |you are (?:an?|the) |act as |your (?:task|job|role) is |(?:system )?prompt\b|imagine (?:that )?you|pretend )"
+_HOST_TEXTS = (
+    "Caveat: The messages below",
+    "This session is being continued from",
+    "[Request interrupted",
+    "API Error",
+    "<command-",
+    "<local-command",
+)
+# A turn that gives the assistant a role or a task: what it orders holds for this task, unless it says that it lasts.
+_TASK = (
+    r"(?i)[#*\s]*(?:(?:please|now|ok|also|can you|could you),? )*(?:task\b|instructions?\b|role\b|system\b|ignore (?:all|any|the|your) |from now on,? you are |you are (?:an?|the) |act as |your (?:task|job|role) is |prompt\b|imagine (?:that )?you|pretend "
+    r"|write |create |build |implement |generate |give me |rewrite |plan |translate |explain |convert |refactor |review |design |draft |summari[sz]e |compare |describe |improve |classify |plot |i (?:want|need) (?:to build |an? )|i['’]d like you to )"
+)
+_LASTING = r"(?i)\b(?:(?:from now|here|going) (?:on|forward)|in (?:the )?future|every time|each time|when(?:ever)? (?:you|we)|in (?:this|our) (?:repo|repository|project|code ?base|team)|unless i|as a rule|by default|remember|ever|again|after each|before (?:each|every|you))\b"
+# An order about one thing, which does not last by itself.
+_SINGLE_ORDER = r"(?i)(?:please |and |also |but |just )*(?:do not|don['’]?t) \w+ (?:it|the|an?|that|this|my|any of)\b"
 
 
 def proposals_in(text: str, role: str) -> list[tuple[str, str]]:
@@ -194,14 +207,36 @@ def proposals_in(text: str, role: str) -> list[tuple[str, str]]:
     if role not in _ROLES or text.startswith(_HOST_TEXTS):
         return []
     is_user = role == "user"
-    has_wishes = is_user and not pattern(_ROLE_PROMPT).match(text)
-    stated = pattern(_SUPPOSED).sub("", text) if "\n" in text else text
+    is_task = is_user and pattern(_TASK).match(text) is not None
+    stated = _without_suppositions(text) if "\n" in text else text
     found: dict[str, list[str]] = {}
     for sentence in sentences_of(pattern(_ANNOUNCES).sub(r"\1: ", stated), cuts_pasted=is_user):
-        type = PREFERENCE if has_wishes and is_instruction(sentence) else _type_of(sentence, role)
+        type = PREFERENCE if is_user and _is_wish(sentence, is_task) else _type_of(sentence, role)
         if type:
             found.setdefault(type, []).append(sentence)
     return [(type, " ".join(sentences)) for type, sentences in found.items()]
+
+
+def _without_suppositions(text: str) -> str:
+    """The text without the items of lists that hold guesses, choices or things to do."""
+    kept, is_supposed = [], False
+    for line in text.split("\n"):
+        words = line.strip().lower()
+        if words and (words[0] in "-*•" or words[0].isdigit()) and not words.startswith("**"):
+            if is_supposed:
+                continue
+        elif words:
+            is_supposed = words[-1] != "." and pattern(_SUPPOSED).search(words[:_MOST_ANNOUNCING]) is not None
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _is_wish(sentence: str, is_task: bool) -> bool:
+    """Whether a sentence of a user is a wish that outlasts its turn, which may be a task with requirements."""
+    if not is_instruction(sentence) or pattern(r"(?i)(?:ok,? |so )*then \w|system:").match(sentence):
+        return False
+    may_end_with_it = is_task or pattern(_SINGLE_ORDER).match(sentence)
+    return not may_end_with_it or pattern(_LASTING).search(sentence) is not None
 
 
 def _type_of(sentence: str, role: str) -> str:
@@ -212,7 +247,9 @@ def _type_of(sentence: str, role: str) -> str:
     for type in (DECISION, LEARNING, FINDING):  # the rules of findings are the widest
         for cue in _CUES[type]:
             if cue in folded:
-                stated = folded.partition(" because ")[0].partition(" on purpose")[0] if type == DECISION else folded  # a reason may be a guess
+                stated = (
+                    folded.partition(" because ")[0].partition(" on purpose")[0] if type == DECISION else folded
+                )  # a reason may be a guess
                 if _rules(type, role).match(folded) and not pattern(_doubts(type, role)).search(stated):
                     return type
                 break
