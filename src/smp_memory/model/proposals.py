@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import re
 
 DECISION, FINDING, LEARNING, PREFERENCE = "decision", "finding", "learning", "preference"
+_ORDER_OF_TYPES = (DECISION, LEARNING, FINDING)  # the rules of findings are the widest
 _ROLES = ("user", "assistant")
 _LONGEST = 400  # characters of a sentence
 _LEAST_WORDS = 2
@@ -161,12 +162,12 @@ _USER_RULES = (  # decisions only in the words of a user; an assistant advises o
 # Words of which one is in every sentence that a rule of the type matches.
 _CUES = {
     DECISION: (
-        "deci", "agreed", "approved", "settled", "final", "verdict", "purpose", "rather than", " over ", "deliberately", "intentionally", "dropped", "removed", "choosing", "picking", "deprecated", "d say", "retired", "discontinued", "done deal", "opted", "picked", "went ", "standard", "chose", "we'", "we’", "we ", "i'll", "i’ll", "lets ", "let's", "let’s", "with ", "it is",
-        "instead of", "want to", "answer", "scope", "forget", " out", "stay", "then ", "wir", "entsch", "beschlossen", "abgemacht", "raus", "entfällt", "fällt weg", "bleibt", "ich habe", "j'ai", "j’ai", "amos ", "emos ", "opté", "escog", "elegí", "on ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
+        "deci", "agreed", "approved", "settled", "final", "verdict", "purpose", "rather than", " over ", "deliberately", "intentionally", "dropped", "removed", "choosing", "picking", "deprecated", "d say", "retired", "discontinued", "done deal", "opted", "picked", "went ", "standard", "chose", "we'", "we’", "we ", "i'll", "i’ll", "lets ", "let's", "let’s", "go with", "going with", "sticking with", "staying with", "go for", "it is",
+        "instead of", "want to", "answer", "scope", "forget", " out", "stay", "then ", "wir", "entsch", "beschlossen", "abgemacht", "raus", "entfällt", "fällt weg", "bleibt", "ich habe", "j'ai", "j’ai", "amos ", "emos ", "opté", "escog", "elegí", "on supprim", "on rempla", "on migr", "on laisse", "on gard", "on part", "on pass", "on rest", "on utilis", "on prend", "on abandon", "on va ", "on a ", "nous ", "déci", "vamos ", "remos ", "quedamos", "elegi", "acord", "opta",
     ),
     FINDING: (
-        "cause", "measured", "observed", "reproduced", "what bl", "what br", "what f", "what c", "what h", "what t", "what s", "what is s", "what w", "leak", "diagnosis", "finding", "befund", "diagnose", "hallazgo", "traced", "tracked", "boils", "blame", "at fault", "race", "deadlock", "circular", "regression", "off-by", "mismatch", "typo", "conflict", "deshalb", "daher", "darum", "weshalb", " dû", " due", "pourquoi", " d'où", " d’où", " se deb", "por eso", "crash", "timeout", "liegt", "lag ", "turn", "found", "covered", "real", "notic", "confirmed", "since", " by ", "due to", " from ", "reason", "culprit", "problem", "issue", "bug", "slow part", "bottleneck", " why", "explains", "explains",
-        "ursache", " an ", " am ", "von", "heraus", "grund", "fehler", "weil", "avère", "erreur", "problèm", " car ", "parce", "trouvé", "causa", "resulta", "error", "porque", "fallo", "encontr",
+        "cause", "measured", "observed", "reproduced", "what bl", "what br", "what f", "what c", "what h", "what t", "what s", "what is s", "what w", "leak", "diagnosis", "finding", "befund", "diagnose", "hallazgo", "traced", "tracked", "boils", "blame", "at fault", "race", "deadlock", "circular", "regression", "off-by", "mismatch", "typo", "conflict", "deshalb", "daher", "darum", "weshalb", " dû", " due", "pourquoi", " d'où", " d’où", " se deb", "por eso", "crash", "timeout", "liegt", "lag ", "turns out", "turn out", "turned out", "found", "covered", "realis", "realiz", "notic", "confirmed", "since", "caused by", "killed by", "triggered by", "blocked by", "due to", "comes from", "come from", "came from", "stems from", "stem from", "stemmed from", "resulted from", "results from", "originate", "reason", "culprit", "problem", "issue", "bug", "slow part", "bottleneck", " why", "explains", "explains",
+        "ursache", "kam ", "kommt ", "heraus", "grund", "fehler", "weil", "avère", "erreur", "problèm", " car ", "parce", "trouvé", "causa", "resulta", "error", "porque", "fallo", "encontr",
     ),
     LEARNING: (
         "lesson", "in mind", "later", "future", "myself", "otherwise", "or else", "sonst", "sinon", "si no", "til ", "ojo", "moral", "remember", "piège", "fallstrick", "aprend", "próxima", "prochaine", "suite", "nächste", "später", "zukunft", "takeaway", "gotcha", "self", "know", "worth", "for the record", "next time", "pitfall", "caveat", "only work", "learn", "merke", "gelernt",
@@ -209,9 +210,11 @@ def proposals_in(text: str, role: str) -> list[tuple[str, str]]:
     is_user = role == "user"
     is_task = is_user and pattern(_TASK).match(text) is not None
     stated = _without_suppositions(text) if "\n" in text else text
+    sentences = sentences_of(pattern(_ANNOUNCES).sub(r"\1: ", stated), cuts_pasted=is_user)
+    cues = _cues_in("\n".join(sentences))
     found: dict[str, list[str]] = {}
-    for sentence in sentences_of(pattern(_ANNOUNCES).sub(r"\1: ", stated), cuts_pasted=is_user):
-        type = PREFERENCE if is_user and _is_wish(sentence, is_task) else _type_of(sentence, role)
+    for sentence in sentences:
+        type = PREFERENCE if is_user and _is_wish(sentence, is_task) else _type_of(sentence, role, cues)
         if type:
             found.setdefault(type, []).append(sentence)
     return [(type, " ".join(sentences)) for type, sentences in found.items()]
@@ -239,17 +242,23 @@ def _is_wish(sentence: str, is_task: bool) -> bool:
     return not may_end_with_it or pattern(_LASTING).search(sentence) is not None
 
 
-def _type_of(sentence: str, role: str) -> str:
+def _cues_in(text: str) -> list[tuple[str, list[str]]]:
+    """The cues of each type that are in a text, so that its sentences need not be searched for all others."""
+    folded = _without_marks(text.lower())
+    return [(type, [cue for cue in _CUES[type] if cue in folded]) for type in _ORDER_OF_TYPES]
+
+
+def _type_of(sentence: str, role: str, cues: list[tuple[str, list[str]]]) -> str:
     """The type of memory that a sentence looks like; empty for none."""
     if len(sentence) > _LONGEST or sentence.endswith(("?", "？", ":")) or sentence.count(" ") < _LEAST_WORDS - 1:
         return ""
     folded = _unquoted(sentence.lower())
-    for type in (DECISION, LEARNING, FINDING):  # the rules of findings are the widest
-        for cue in _CUES[type]:
+    for type, possible in cues:
+        for cue in possible:
             if cue in folded:
-                stated = (
-                    folded.partition(" because ")[0].partition(" on purpose")[0] if type == DECISION else folded
-                )  # a reason may be a guess
+                stated = folded
+                if type == DECISION:  # its reason may be a guess
+                    stated = folded.partition(" because ")[0].partition(" on purpose")[0]
                 if _rules(type, role).match(folded) and not pattern(_doubts(type, role)).search(stated):
                     return type
                 break
@@ -265,8 +274,12 @@ def _doubts(type: str, role: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    text = text.replace("**", "").replace("__", "").replace("#", "").lstrip(" *_")
+    text = _without_marks(text).lstrip(" *_")
     return pattern(r"\"[^\"]*\"|“[^”]*”|«[^»]*»").sub('""', text) if '"' in text or "“" in text or "«" in text else text
+
+
+def _without_marks(text: str) -> str:
+    return text.replace("**", "").replace("__", "").replace("#", "")
 
 
 @cache
