@@ -15,7 +15,7 @@
     - Finding: Missing MFA requirement [FIND-001]
 
 Each log is a session, each turn a turn of it. Beside a log, `decisions.yaml`, `findings.yaml`, `preferences.yaml` and others of that kind are read
-into the same session, with their ids. An entry below "Memory Stored" whose id is in none of these files is a memory of its own.
+into the same session, with their ids, and so are the states in `agent-states`. An entry below "Memory Stored" whose id is in none of these files is a memory of its own.
 
 Guarantees: a turn without a speaker or a time is kept and reported; text before the first turn that is not a known field is reported. A
 heading inside of a code block begins a turn only if a speaker follows. Files of the store itself are refused, because they are in it already.
@@ -109,12 +109,20 @@ def _log_files(log: str, root: str) -> list[ImportFile]:
     for path in lists:
         type = STEMS[os.path.basename(path).removesuffix(".yaml")]
         result.append(ImportFile(path, _name(path, root), partial(read_list, session=session, type=type), type))
+    for path in _states(folder):
+        result.append(ImportFile(path, _name(path, root), partial(read_state, session=session), "agent state"))
     reader = partial(read_log, session=session, listed=listed)
     return [*result, ImportFile(log, _name(log, root), reader, "conversation")]
 
 
 def _list_names() -> list[str]:
     return [f"{kind.file}.yaml" for kind in KINDS.values() if not kind.is_turn and not kind.has_own_files]
+
+
+def _states(folder: str) -> list[str]:
+    inner = os.path.join(folder, KINDS["agent_state"].file)
+    _, _, names = next(os.walk(inner), (inner, [], []))
+    return [os.path.join(inner, name) for name in sorted(names) if name.endswith(".yaml")]
 
 
 def _ids(path: str) -> list[str]:
@@ -250,6 +258,27 @@ def read_list(source: Source, session: IngestedSession, type: str) -> Iterator[A
         key = f"{type} {as_text(item.get('id')) or as_text(fields.get(kind.text))}"
         follows = "status" if type == "finding" else ""
         yield IngestedMemory(type, fields, line, key, as_time(item.get("timestamp")), follows)
+
+
+def read_state(source: Source, session: IngestedSession) -> Iterator[Any]:
+    """The state of one agent; it follows its file."""
+    yield session
+    try:
+        value = load_value(source.text.encode("utf-8", "replace"))
+    except ValueError as error:
+        source.cannot_read(1, f"not YAML: {str(error).rstrip('.')}")
+        return
+    state = value.get("agent_state", value) if isinstance(value, dict) else None
+    if not isinstance(state, dict) or not state:
+        if source.text.strip():
+            source.cannot_read(1, "no mapping agent_state")
+        return
+    agent = as_text(state.get("agent_id")) or os.path.basename(source.name).removesuffix(".yaml")
+    known = {
+        name: each for name, each in state.items() if name not in (*_NOT_KEPT, "agent_id", "session_id", "last_updated")
+    }
+    fields = {"agent": session_id(agent), "state": known}
+    yield IngestedMemory("agent_state", fields, 1, f"state {agent}", as_time(state.get("last_updated")), "state")
 
 
 def _list_items(source: Source) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.importers.ingest import import_from
+from smp_memory.model.ids import without_password
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def steps_of(memory: Memory, report: IngestReport, path: str | None, session: st
     undo = f". To undo: smp session delete {session}" if session in report.new_sessions else ""
     return [
         MigrationStep("backup", True, saved),
-        MigrationStep("install", True, f"SMP {version}, store {memory.store.root}"),
+        MigrationStep("install", True, f"SMP {version}, store {without_password(str(memory.store.root))}"),
         MigrationStep("migrate", True, added + left),
         _validated(memory, path, session),
         MigrationStep("clean up", True, f"BMAD's files were not changed{undo}"),

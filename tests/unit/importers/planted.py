@@ -319,6 +319,14 @@ FINDINGS = """findings:
     decay:
       priority: 0.8
 """
+STATE = """agent_state:
+  agent_id: "veritas"
+  last_updated: "2026-01-11T16:45:00Z"
+  current_context:
+    current_task: "verify_requirements"
+  decay:
+    priority: 0.95
+"""
 MEMORY_JSONL = [
     {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["likes tea", "plays chess"]},
     {"type": "relation", "from": "Ada", "to": "Acme", "relationType": "works at"},

@@ -37,7 +37,8 @@ def said(memory: Memory, session: str, type: str | None = None) -> list[str]:
 
 
 def log(root: Path) -> Path:
-    planted.put(root, {"s1/conversation.md": planted.LOG, "s1/findings.yaml": planted.FINDINGS})
+    lists = {"s1/findings.yaml": planted.FINDINGS, "s1/agent-states/veritas.yaml": planted.STATE}
+    planted.put(root, {"s1/conversation.md": planted.LOG, **lists})
     return root / "s1"
 
 
@@ -64,7 +65,7 @@ ALL: list[tuple[str, Callable[[Path], Path], dict[str, int]]] = [
     ("mem0", file("list.json", json.dumps(planted.MEM0["results"])), {"learning": 1, "preference": 1}),
     ("mem0", file("memories.json", json.dumps(planted.OPENMEMORY)), {"learning": 1}),
     ("mem0", history, {"learning": 1}),
-    ("conversation-log", log, {"conversation": 2, "finding": 2}),
+    ("conversation-log", log, {"agent_state": 1, "conversation": 2, "finding": 2}),
     ("mcp-memory", file("memory.jsonl", planted.json_lines(planted.MEMORY_JSONL)), {"entity": 1, "observation": 2, "relation": 1}),
     ("jsonl", file("a.jsonl", planted.json_lines([{"text": "x", "kind": "decision"}, {"text": "x", "kind": "decision"}])), {"decision": 2}),
     ("csv", file("a.csv", "text,speaker\nHello,human\nHello,human\n"), {"conversation": 2}),
@@ -267,6 +268,8 @@ def test_log_becomes_its_session_with_turns_and_stored_memories(memory: Memory, 
         "FIND-002": ("Missing session timeout", "open"),
     }
     assert session.info.user == "user-123"
+    (state,) = session.records("agent_state")
+    assert state.given["state"] == {"current_context": {"current_task": "verify_requirements"}}
 
 
 def test_half_written_log_and_list_cost_only_their_bad_parts(memory: Memory, tmp_path: Path) -> None:
@@ -278,7 +281,7 @@ def test_half_written_log_and_list_cost_only_their_bad_parts(memory: Memory, tmp
         planted.FINDINGS + '  - id: "FIND-003"\n    finding: [unclosed\n  - finding: kept\n  - id: FIND-004\n'
     )
     done = import_from(memory, "conversation-log", folder)
-    assert done.added == {"conversation": 3, "finding": 3}
+    assert done.added == {"agent_state": 1, "conversation": 3, "finding": 3}
     whys = [each.why for each in done.unread]
     assert [why for why in whys if "turn" in why] == [
         "turn 3 has no speaker; imported without one",
@@ -384,6 +387,9 @@ def test_concurrent_imports_add_nothing_twice(tmp_path: Path, name: str) -> None
     smp_memory.open(root).close()
     with get_context("spawn").Pool(3) as pool:
         pool.starmap(_import_into, [(root, name, str(path))] * 3)
+        if name == "markdown":  # changes are carried over by all at once
+            (path / "Tokens.md").write_text("Tokens live 20 minutes.\n")
+            pool.starmap(_import_into, [(root, name, str(path))] * 3)
     with smp_memory.open(root) as memory:
         records = [record for each in memory.sessions() for record in memory.session(each.id).records()]
         assert len(records) == sum(added.values())
@@ -396,6 +402,13 @@ def test_deleted_memory_stays_deleted(memory: Memory, tmp_path: Path) -> None:
     session.delete(session.records("decision")[0].id)
     assert import_from(memory, "basic-memory", path).added == {}
     assert session.records("decision") == []
+
+
+def test_secret_in_a_note_is_redacted_and_no_change_of_it(memory: Memory, tmp_path: Path) -> None:
+    path = planted.put(tmp_path / "n", {"a.md": "The key is AKIAIOSFODNN7EXAMPLE\n"}) / "a.md"
+    import_from(memory, "markdown", path)
+    assert "AKIA" not in said(memory, "markdown-import")[0]
+    assert import_from(memory, "markdown", path).followed == 0
 
 
 # -- anything at all in the files
@@ -415,7 +428,10 @@ ROWS = st.lists(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=6) | VA
 
 def attempt(name: str, path: Path) -> IngestReport:
     with smp_memory.open(":memory:") as memory:
+        expected = import_from(memory, name, path, dry_run=True)
+        assert memory.sessions() == []
         first = import_from(memory, name, path)
+        assert first.count <= expected.count  # the write path may reject some
         assert import_from(memory, name, path).added == {}
         return first
 
