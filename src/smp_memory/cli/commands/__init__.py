@@ -31,7 +31,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "relate": ("write", "Relate one memory to another"),
             "pin": ("write", "Exempt memories from decay"),
             "unpin": ("write", "Let memories decay again"),
-            "review": ("upkeep", "List what turns propose to write down; keep or drop it"),
+            "review": ("review", "Walk through what turns propose to write down; keep or drop it"),
             "promote": ("agents", "Copy memories of a session to the global session"),
         },
     ),
@@ -99,7 +99,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Exchange",
         {
             "export": ("exchange", "Export sessions with their history to one file"),
-            "import": ("exchange", "Import exported sessions, and data of other tools"),
+            "import": ("imports", "Import exported sessions, and data of other tools"),
             "anonymise": ("exchange", "Copy a session with placeholders in place of names"),
             "push": ("transfer", "Send sessions to another store, again and again"),
             "pull": ("transfer", "Get sessions from another store, again and again"),

@@ -116,8 +116,9 @@ def _where_to_look(last: dict[str, Any]) -> str:
 def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> str:
     """The request to write down what turns of this conversation propose; empty if there is no reason for it."""
     config = reader.config
-    is_wanted = config["hooks.ask_to_record"] and config["hooks.record"] and config["hooks.prompt_tokens"]
-    if not is_wanted or state.was_asked or state.turns < session_state.MIN_TURNS or not event.is_from_a_person:
+    settings = ("proposals.enabled", "hooks.ask_to_record", "hooks.record", "hooks.prompt_tokens")
+    is_due = not state.was_asked and state.turns >= session_state.MIN_TURNS and event.is_from_a_person
+    if not is_due or not all(config[each] for each in settings):
         return ""
     proposals = _proposal_lines(reader, state) if state.proposing else []
     if not proposals:
