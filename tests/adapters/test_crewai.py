@@ -116,6 +116,12 @@ def test_embedding_of_another_size_is_refused() -> None:
     with pytest.raises(EmbeddingDimensionMismatchError):
         storage.save([record("r2", embedding=[1.0, 0.0])])
     assert storage.count() == 1
+    assert storage.search([]) == []
+    storage.delete(record_ids=["r1"])
+    with pytest.raises(EmbeddingDimensionMismatchError):
+        storage.save([record("r2", embedding=[1.0, 0.0]), record("r3", embedding=[1.0])])
+    storage.save([record("r2", embedding=[1.0, 0.0])])
+    assert storage.count() == 1
 
 
 def test_infinite_and_empty_embeddings_are_found_by_nothing() -> None:

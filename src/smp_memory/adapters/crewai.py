@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
 
 
+_BYTES = 4  # of a number of an embedding
+
+
 class SMPStorage:
     """A `StorageBackend`. Storages of different names in one store are apart."""
 
@@ -56,8 +59,7 @@ class SMPStorage:
     def save(self, records: list[MemoryRecord]) -> None:
         """Set records by their ids. They are checked before the first one is written."""
         prepared = [(record.id, record.model_dump(mode="json"), _fields(record)) for record in records]
-        for record in records:
-            self._check_dimensions(record.embedding)
+        self._check_dimensions([len(record.embedding) for record in records if record.embedding])
         for id, value, fields in prepared:
             self._items.put(id, value, **fields)
 
@@ -78,8 +80,7 @@ class SMPStorage:
         min_score: float = 0.0,
     ) -> list[tuple[MemoryRecord, float]]:
         """The records nearest to an embedding, with their cosines. Records without an embedding are not found."""
-        self._check_dimensions(query_embedding)
-        chosen = _chosen(self._items.all(), scope_prefix, categories, metadata_filter)
+        chosen = _chosen(self._items.all(), scope_prefix, categories, metadata_filter) if query_embedding else []
         items = [item for item in chosen if _embedding(item)]
         scores = _cosines(query_embedding, [_embedding(item) for item in items])
         ranked = sorted(zip(scores, items, strict=True), key=lambda pair: -pair[0])
@@ -147,14 +148,14 @@ class SMPStorage:
     async def adelete(self, *args: Any, **criteria: Any) -> int:
         return await aio.call(self.delete, *args, **criteria)
 
-    def _check_dimensions(self, embedding: Sequence[float] | None) -> None:
-        if not embedding:
-            return
-        if not self._dimensions:
+    def _check_dimensions(self, sizes: list[int]) -> None:
+        """Raise if embeddings have not the same size as each other and as the stored ones."""
+        if sizes and set(sizes) != {self._dimensions}:
             stored = filter(None, map(_embedding, self._items.all()))
-            self._dimensions = next((len(_vector(text)) for text in stored), len(embedding))
-        if len(embedding) != self._dimensions:
-            raise EmbeddingDimensionMismatchError(self._dimensions, len(embedding))
+            self._dimensions = next((len(_vector(text)) for text in stored), sizes[0])
+            for size in sizes:
+                if size != self._dimensions:
+                    raise EmbeddingDimensionMismatchError(self._dimensions, size)
 
 
 # -- records
@@ -188,9 +189,13 @@ def _cosines(vector: Sequence[float], others: Sequence[str]) -> list[float]:
     """The cosines of a vector with stored ones; -1 where there is none."""
     if not others:
         return []
+    stored = [base64.b64decode(text) for text in others]
+    for each in stored:
+        if len(each) != _BYTES * len(vector):
+            raise EmbeddingDimensionMismatchError(len(each) // _BYTES, len(vector))
     own = memoryview(array("f", vector)).cast("B").cast("f", [1, len(vector)])
-    stored = memoryview(b"".join(map(base64.b64decode, others))).cast("f", [len(others), len(vector)])
-    distances: Any = memoryview(simsimd.cdist(own, stored, "cosine")).tolist()
+    rows = memoryview(b"".join(stored)).cast("f", [len(stored), len(vector)])
+    distances: Any = memoryview(simsimd.cdist(own, rows, "cosine")).tolist()
     return [-1.0 if isnan(distance) else 1.0 - distance for distance in distances[0]]
 
 

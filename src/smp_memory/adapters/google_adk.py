@@ -47,6 +47,10 @@ class SMPMemoryService(BaseMemoryService):
         self._bridge = Bridge(memory, "google_adk")
         self._limit = limit
 
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        self._bridge.close()
+
     async def add_session_to_memory(self, session: Session) -> None:
         await self.add_events_to_memory(
             app_name=session.app_name, user_id=session.user_id, events=session.events, session_id=session.id

@@ -51,6 +51,10 @@ class SMPChatStore(AsyncDBChatStore):
         super().__init__()
         self._bridge = Bridge(memory, FRAMEWORK)
 
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        self._bridge.close()
+
     async def get_messages(
         self, key: str, status: MessageStatus | None = _ACTIVE, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
@@ -164,6 +168,10 @@ class SMPMemoryBlock(BaseMemoryBlock[str]):
     def __init__(self, memory: Memory | str | os.PathLike[str] | None = None, **fields: Any) -> None:
         super().__init__(**fields)
         self._bridge = Bridge(memory, FRAMEWORK)
+
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        self._bridge.close()
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         said = [text for message in messages or () if (text := message.content)]

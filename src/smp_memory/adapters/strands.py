@@ -44,6 +44,10 @@ class SMPSessionRepository(SessionRepository):
     def __init__(self, memory: Memory | str | os.PathLike[str] | None = None) -> None:
         self._bridge = Bridge(memory, FRAMEWORK)
 
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        self._bridge.close()
+
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         if self.read_session(session.session_id) is not None:
             raise SessionException(f"Session {session.session_id} already exists")
@@ -172,6 +176,10 @@ class SMPMemoryStore(MemoryStore):
         self.max_search_results = max_search_results
         self.writable = writable
         self.extraction = extraction
+
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        self._bridge.close()
 
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
         limit = (options or {}).get("max_search_results") or self.max_search_results or 5
