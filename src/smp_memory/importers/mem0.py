@@ -24,7 +24,7 @@ from smp_memory.importers.source import ANYWHERE, ImportFile, IngestedMemory, So
 from smp_memory.importers.values import as_list, as_text, as_time, tags_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from sqlite3 import Connection
 
     from smp_memory.importers.registry import ImportOptions, Places
@@ -70,30 +70,27 @@ def read_export(source: Source) -> Iterator[IngestedMemory]:
     value = source.json_value()
     if source.unread:
         return
-    listed = (
-        value
-        if isinstance(value, list)
-        else next(
-            (value[name] for name in _LISTS if isinstance(value, dict) and isinstance(value.get(name), list)), None
-        )
-    )
+    lists = [value.get(name) for name in _LISTS] if isinstance(value, dict) else [value]
+    listed = next((each for each in lists if isinstance(each, list)), None)
     if listed is None:
         source.cannot_read(1, "neither a list of memories nor an object with results or memories")
         return
-    categories = _categories(value)
+    yield from _items(source, enumerate(listed, 1), _categories(value))
+
+
+def read_lines(source: Source) -> Iterator[IngestedMemory]:
+    yield from _items(source, source.json_lines(), {})
+
+
+def _items(source: Source, items: Iterable[tuple[int, Any]], categories: dict[str, str]) -> Iterator[IngestedMemory]:
     gone = 0
-    for number, item in enumerate(listed, 1):
+    for number, item in items:
         if isinstance(item, dict) and as_text(item.get("state")) in _GONE:
             gone += 1
         else:
             yield from _item(source, item, number, categories)
     if gone:
-        source.leave_out(f"{gone:,} of {len(listed):,} memories, which mem0 calls deleted or archived")
-
-
-def read_lines(source: Source) -> Iterator[IngestedMemory]:
-    for number, item in source.json_lines():
-        yield from _item(source, item, number, {})
+        source.leave_out(f"memories that mem0 calls deleted or archived: {gone:,}")
 
 
 def _categories(value: Any) -> dict[str, str]:

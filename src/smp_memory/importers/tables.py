@@ -217,23 +217,34 @@ def _memory(
     used: set[str] = set()
     for field in FIELDS:
         values[field], name = columns.take(row, field)
-        used.add(name.partition(".")[0])
+        used.add(name)
     session = _session(values)
     text, parts = _content(values["content"])
     if not text:
         return session, None, f"no content; the columns are: {', '.join(map(str, list(row)[:20]))}"
     when = as_time(values["created"])
-    problem = (
-        ""
-        if when or values["created"] is None
-        else f"created: {as_text(values['created'])[:40]!r} is not a time; the time of the file is used"
-    )
+    problem = ""
+    if when is None and values["created"] is not None:
+        problem = f"created: {as_text(values['created'])[:40]!r} is not a time; the time of the file is used"
     type, fields = _typed(text, values)
-    rest = {str(name): value for name, value in row.items() if name not in used and value not in ("", None)}
+    rest = row
+    for name in used:
+        rest = _without(rest, [name] if name in row else name.split("."))
     fields |= {"tags": tags_of(values["tags"]), "columns": rest or None, "parts": parts}
     digest = sha256_hex(f"{session.id}\0{type}\0{when}\0{text}".encode("utf-8", "surrogatepass"))[:32]
     counts[digest] = nth = counts.get(digest, 0) + 1
     return session, IngestedMemory(type, fields, line, f"row {digest} {nth}", when), problem
+
+
+def _without(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """A row without the column of this name, inside of others if there are several names, and without empty columns."""
+    left = {}
+    for name, value in row.items():
+        if name != names[0]:
+            left[str(name)] = value
+        elif len(names) > 1:
+            left[str(name)] = _without(value, names[1:]) if isinstance(value, dict) else value
+    return {name: value for name, value in left.items() if value not in ("", None, {})}
 
 
 def _session(values: dict[str, Any]) -> IngestedSession:
