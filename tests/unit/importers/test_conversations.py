@@ -239,6 +239,8 @@ def test_worktree_belongs_to_the_project_of_its_repository(memory: Memory, tmp_p
     (tmp_path / "shop/.git/worktrees/fix").mkdir(parents=True)
     (tmp_path / "fix/src").mkdir(parents=True)
     (tmp_path / "fix/.git").write_text(f"gitdir: {tmp_path}/shop/.git/worktrees/fix\n")
+    (tmp_path / "shop/.git/worktrees/fix/gitdir").write_text(f"{tmp_path}/fix/.git\n")
+    (tmp_path / "shop/.git/worktrees/fix/commondir").write_text("../..\n")
     for number, cwd in enumerate((tmp_path / "fix/src", tmp_path / "shop")):
         lines = [{**line, "cwd": str(cwd)} for line in hosts.claude_lines()]
         hosts.write_lines(tmp_path / f"x/{number}{hosts.CLAUDE_SESSION[1:]}.jsonl", lines)
