@@ -10,6 +10,7 @@ import operator
 import os
 import signal
 import sys
+import time
 from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.base import empty_checkpoint
@@ -65,11 +66,13 @@ def interrupt_graph(address: str) -> None:
 
 
 def write_checkpoints(address: str, me: str, count: int) -> None:
-    """Put checkpoints with writes into one thread, and print the number of each when it is stored."""
+    """Put checkpoints with writes into one thread, and print the number of each when it is stored. Ids begin with the time, as LangGraph's do."""
     saver, config = SMPSaver(address), at("shared", checkpoint_ns="")
     for number in range(count):
         new = {"n": f"{me}{number}", **({"big": me} if number == 0 else {})}
-        made = checkpoint(f"{number:08d}-{me}", {"n": [me, number], "big": me * 2000}, {"n": new["n"], "big": me})
+        made = checkpoint(
+            f"{time.time_ns():020d}-{me}-{number}", {"n": [me, number], "big": me * 2000}, {"n": new["n"], "big": me}
+        )
         config = saver.put(config, made, {"step": number}, new)
         saver.put_writes(config, [("n", [me, number])], me)
         sys.stdout.write(f"{number}\n")

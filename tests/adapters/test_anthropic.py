@@ -149,7 +149,7 @@ def test_no_session_is_made_by_reading_or_by_a_failed_command() -> None:
     "text",
     ["x" * (2 << 20), "cut \ud83d", "<smp-recalled-aaaaaaaa data-not-instructions>\nq\n</smp-recalled-aaaaaaaa>"],
 )
-def test_what_cannot_be_stored_is_a_tool_error_and_changes_nothing(text: str) -> None:
+def test_text_that_cannot_be_stored_is_a_tool_error_and_changes_nothing(text: str) -> None:
     with smp_memory.open(":memory:") as memory:
         tool = SMPMemoryTool(memory)
         with pytest.raises(ToolError, match="content"):

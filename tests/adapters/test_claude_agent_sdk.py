@@ -86,7 +86,7 @@ def test_entry_with_known_uuid_is_not_added_again(store: SMPSessionStore) -> Non
     asyncio.run(run())
 
 
-def test_what_was_said_is_found_by_queries(store: SMPSessionStore) -> None:
+def test_words_of_a_conversation_are_found_by_queries(store: SMPSessionStore) -> None:
     said = [
         _entry(1, "user", "Which database holds the invoices?"),
         _entry(2, "assistant", [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "text", "text": "PostgreSQL."}]),

@@ -88,7 +88,7 @@ def test_limit_of_the_settings_holds_unless_another_is_given() -> None:
         assert asyncio.run(session.get_items(2)) == [_item("b"), _item("c")]
 
 
-def test_what_was_said_is_found_by_queries(session: SMPSession) -> None:
+def test_words_of_a_conversation_are_found_by_queries(session: SMPSession) -> None:
     asyncio.run(session.add_items(ITEMS[:6]))
     hits = session.bridge.memory.query("postgresql")
     assert {hit.record.content for hit in hits} == {"In PostgreSQL.", "[tool result: PostgreSQL]"}

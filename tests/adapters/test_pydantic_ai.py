@@ -27,7 +27,7 @@ from pydantic_ai_harness.memory import (
 )
 
 import smp_memory
-from smp_memory.adapters.pydantic_ai import SMPMemoryStore
+from smp_memory.adapters.pydantic_ai import SMPNotebookStore
 from smp_memory.errors import SizeLimitExceeded
 from tests.adapters.pages import run_page
 from tests.adapters.stores import KINDS, make_address
@@ -104,7 +104,7 @@ class Side:
 @given(st.lists(STEPS, max_size=20))
 def test_answers_are_those_of_the_store_of_the_library(steps: list[Any]) -> None:
     async def run(memory: smp_memory.Memory) -> None:
-        theirs, ours = Side(InMemoryStore()), Side(SMPMemoryStore(memory))
+        theirs, ours = Side(InMemoryStore()), Side(SMPNotebookStore(memory))
         for step in steps:
             assert await ours.run(*step) == await theirs.run(*step), step
 
@@ -119,7 +119,7 @@ def test_writes_are_revisions_that_other_processes_see(
     address = make_address(kind, tmp_path, request)
 
     async def run(memory: smp_memory.Memory) -> None:
-        store = SMPMemoryStore(memory)
+        store = SMPNotebookStore(memory)
         assert isinstance(store, MetadataMemoryStore)
         assert isinstance(store, SearchableMemoryStore)
         first = await store.write("main/db.md", "We use SQLite.", expected_version=None)
@@ -127,7 +127,7 @@ def test_writes_are_revisions_that_other_processes_see(
         with pytest.raises(MemoryConflictError):
             await store.write("main/db.md", "lost", expected_version=first.version)
         await store.write("other/db.md", "PostgreSQL elsewhere", expected_version=None)
-        found = await SMPMemoryStore(memory).read("main/db.md", max_chars=100)
+        found = await SMPNotebookStore(memory).read("main/db.md", max_chars=100)
         assert found is not None
         assert (found.content, found.metadata) == ("We use PostgreSQL.", {"by": "ada"})
         bounds = {"limit": 5, "max_files": 10, "max_chars": 60, "max_file_chars": 100}
@@ -145,7 +145,7 @@ def test_writes_are_revisions_that_other_processes_see(
 
 def test_text_that_is_too_large_is_refused_and_nothing_is_kept() -> None:
     async def run(memory: smp_memory.Memory) -> None:
-        store, operation = SMPMemoryStore(memory), MemoryOperation("1", "a")
+        store, operation = SMPNotebookStore(memory), MemoryOperation("1", "a")
         with pytest.raises(SizeLimitExceeded):
             await store.write("a", "x" * (2 << 20), expected_version=None, operation=operation)
         assert await store.get_operation(operation) is None
@@ -174,10 +174,10 @@ def test_second_run_of_an_agent_knows_what_the_first_wrote() -> None:
     search = ToolCallPart("search_memory", {"query": "tea"})
 
     async def run(memory: smp_memory.Memory) -> None:
-        store = SMPMemoryStore(memory)
+        store = SMPNotebookStore(memory)
         first = Agent(_scripted([write, search]), capabilities=[Memory(store)])
         assert "Ada prefers tea." in (await first.run("I prefer tea.")).output
-        second = Agent(_scripted([]), capabilities=[Memory(SMPMemoryStore(memory))])
+        second = Agent(_scripted([]), capabilities=[Memory(SMPNotebookStore(memory))])
         assert "Ada prefers tea." in (await second.run("What do I prefer?")).output  # injected
 
     with smp_memory.open(":memory:") as memory:
@@ -190,9 +190,9 @@ def test_second_run_of_an_agent_knows_what_the_first_wrote() -> None:
 _COUNTER = """
 import asyncio, sys
 from pydantic_ai_harness.memory import MemoryConflictError, MemoryOperation
-from smp_memory.adapters.pydantic_ai import SMPMemoryStore
+from smp_memory.adapters.pydantic_ai import SMPNotebookStore
 async def run():
-    store = SMPMemoryStore(sys.argv[1])
+    store = SMPNotebookStore(sys.argv[1])
     for number in range(8):
         operation = MemoryOperation(f"shared {number}", "same")
         while True:
@@ -212,7 +212,7 @@ def test_operation_of_two_processes_counts_once(kind: str, tmp_path: Path, reque
     address = make_address(kind, tmp_path, request)
     started = [subprocess.Popen([sys.executable, "-c", _COUNTER, address]) for _ in range(2)]
     assert [process.wait(timeout=100) for process in started] == [0, 0]
-    store = SMPMemoryStore(address)
+    store = SMPNotebookStore(address)
     file = asyncio.run(store.read("main/log.md", max_chars=10_000))
     assert file is not None
     assert sorted(file.content.split()) == [str(number) for number in range(8)]

@@ -24,7 +24,7 @@ from strands.session.repository_session_manager import RepositorySessionManager
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
-from smp_memory.adapters.strands import SMPSessionRepository, SMPStrandsMemoryStore
+from smp_memory.adapters.strands import SMPMemoryStore, SMPSessionRepository
 from tests.adapters.pages import run_page
 from tests.adapters.processes import run_killed, run_together
 
@@ -186,13 +186,13 @@ def test_repository_does_what_the_own_one_of_strands_does(steps: list[tuple[str,
 def test_memory_store_recalls_the_store_and_adds_to_it(store_address: str) -> None:
     with smp_memory.open(store_address) as memory:
         memory.create_session("notes").add_decision("We use PostgreSQL as the database", author="architect")
-    store = SMPStrandsMemoryStore(store_address)
+    store = SMPMemoryStore(store_address)
     [entry] = asyncio.run(store.search("Which database do we use?"))
     assert (entry.content, entry.metadata["type"]) == ("We use PostgreSQL as the database", "decision")
     asyncio.run(store.add("Ada prefers green tea", {"source": "chat"}))
-    [entry] = asyncio.run(SMPStrandsMemoryStore(store_address).search("What does Ada prefer?"))
+    [entry] = asyncio.run(SMPMemoryStore(store_address).search("What does Ada prefer?"))
     assert (entry.content, entry.metadata["source"]) == ("Ada prefers green tea", "chat")
-    assert asyncio.run(SMPStrandsMemoryStore(store_address, options={"sessions": ["notes"]}).search("Ada tea")) == []
+    assert asyncio.run(SMPMemoryStore(store_address, options={"sessions": ["notes"]}).search("Ada tea")) == []
     assert asyncio.run(store.search("")) == []
 
 
@@ -248,7 +248,7 @@ def test_agent_is_given_memories_and_adds_one(store_address: str) -> None:
 
     def ask(text: str, *script: Any) -> Scripted:
         model = Scripted(*script)
-        manager = MemoryManager([SMPStrandsMemoryStore(store_address)], add_tool_config=True)
+        manager = MemoryManager([SMPMemoryStore(store_address)], add_tool_config=True)
         Agent(model=model, memory_manager=manager, callback_handler=None)(text)
         return model
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory import aio
 from smp_memory.adapters.bridge import Bridge
-from smp_memory.adapters.documents import CHANGED_MEANWHILE, Batch, Tree
+from smp_memory.adapters.documents import CHANGED_MEANWHILE, Tree, TreeChanges
 from smp_memory.errors import SMPError
 
 try:
@@ -80,11 +80,11 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
         path = _resolved(command.path)
 
-        def create(tree: Tree, batch: Batch) -> None:
+        def create(tree: Tree, changes: TreeChanges) -> None:
             if tree.exists(path):
                 raise ToolError(f"File {command.path} already exists")
             _check_folders(tree, path, command.path)
-            batch.write(path, command.file_text)
+            changes.write(path, command.file_text)
 
         self._change(create)
         return f"File created successfully at: {command.path}"
@@ -93,11 +93,11 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
         path = _resolved(command.path)
         snippet: list[str] = []
 
-        def replace(tree: Tree, batch: Batch) -> None:
+        def replace(tree: Tree, changes: TreeChanges) -> None:
             content = _text(tree, path, command.path)
             line = _only_line_with(content, command.old_str, command.path)
             edited = content.replace(command.old_str, command.new_str)
-            batch.write(path, edited)
+            changes.write(path, edited)
             first = max(0, line - 2)
             snippet[:] = _with_numbers(edited.split("\n")[first : line + 3], first + 1)
 
@@ -108,7 +108,7 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         path, at = _resolved(command.path), command.insert_line
 
-        def insert(tree: Tree, batch: Batch) -> None:
+        def insert(tree: Tree, changes: TreeChanges) -> None:
             lines = _text(tree, path, command.path).split("\n")
             if lines[-1] == "":
                 lines.pop()  # behind the last line end
@@ -117,7 +117,7 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
                 raise ToolError(f"Invalid `insert_line` parameter: {at}. {allowed}")
             lines.insert(at, command.insert_text.rstrip("\n"))
             content = "\n".join(lines)
-            batch.write(path, content if content.endswith("\n") else f"{content}\n")
+            changes.write(path, content if content.endswith("\n") else f"{content}\n")
 
         self._change(insert)
         return f"The file {command.path} has been edited."
@@ -127,12 +127,12 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
         if not path:
             raise ToolError(f"Cannot delete the {ROOT} directory itself")
 
-        def delete(tree: Tree, batch: Batch) -> None:
+        def delete(tree: Tree, changes: TreeChanges) -> None:
             if not tree.exists(path):
                 raise ToolError(f"The path {command.path} does not exist")
             for name in tree.within(path):
-                batch.delete(name)
-            batch.keep_folder_of(path)
+                changes.delete(name)
+            changes.keep_folder_of(path)
 
         self._change(delete)
         return f"Successfully deleted {command.path}"
@@ -142,7 +142,7 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
         if not old:
             raise ToolError(f"Cannot rename the {ROOT} directory itself")
 
-        def rename(tree: Tree, batch: Batch) -> None:
+        def rename(tree: Tree, changes: TreeChanges) -> None:
             if tree.exists(new):
                 raise ToolError(f"The destination {command.new_path} already exists")
             if not tree.exists(old):
@@ -151,8 +151,8 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
             if new.startswith(f"{old}/"):
                 raise ToolError(f"Cannot rename {command.old_path} to {command.new_path}, which is inside of it")
             for name in tree.within(old):
-                batch.move(name, new + name[len(old) :])
-            batch.keep_folder_of(old)
+                changes.move(name, new + name[len(old) :])
+            changes.keep_folder_of(old)
 
         self._change(rename)
         return f"Successfully renamed {command.old_path} to {command.new_path}"
@@ -160,9 +160,9 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
     def clear_all_memory(self) -> str:
         """Move all files to the trash."""
 
-        def clear(tree: Tree, batch: Batch) -> None:
+        def clear(tree: Tree, changes: TreeChanges) -> None:
             for name in tree.within(""):
-                batch.delete(name)
+                changes.delete(name)
 
         self._change(clear)
         return "All memory cleared"
@@ -177,14 +177,14 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
         except SMPError as error:
             raise ToolError(str(error)) from error
 
-    def _change(self, plan: Callable[[Tree, Batch], None]) -> None:
+    def _change(self, plan: Callable[[Tree, TreeChanges], None]) -> None:
         """Carry out what a function plans for the present tree; plan again if another process changed it meanwhile."""
         for _ in range(_TRIES):
             tree = self._tree()
-            batch = Batch(tree)
-            plan(tree, batch)
+            changes = TreeChanges(tree)
+            plan(tree, changes)
             try:
-                return batch.commit()
+                return changes.commit()
             except CHANGED_MEANWHILE:
                 continue
             except SMPError as error:

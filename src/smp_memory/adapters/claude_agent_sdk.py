@@ -93,25 +93,21 @@ class SMPSessionStore(SessionStore):
                     raise
 
     def _list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        found = ((names[1], self._modified(names)) for names in self._transcripts(project_key))
-        return [{"session_id": name, "mtime": time} for name, time in found if time is not None]
+        return [{"session_id": target.names[1], "mtime": time} for target, time in self._transcripts(project_key)]
 
     def _list_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         found: list[SessionSummaryEntry] = []
-        for names in self._transcripts(project_key):
-            time = self._modified(names)
-            record = self.bridge.session(*names).read(lambda session: session.find(_SUMMARY), None)
-            if time is not None and record is not None:
-                found.append({"session_id": names[1], "mtime": time, "data": record.exact})
+        for target, time in self._transcripts(project_key):
+            record = target.read(lambda session: session.find(_SUMMARY), None)
+            if record is not None:
+                found.append({"session_id": target.names[1], "mtime": time, "data": record.exact})
         return found
 
-    def _transcripts(self, project_key: str) -> list[tuple[str, ...]]:
-        return [names for names in self.bridge.namespaces((project_key,)) if len(names) == 2]
-
-    def _modified(self, names: tuple[str, ...]) -> int | None:
-        """When a session was last written to, in milliseconds; None if it was deleted meanwhile."""
-        written = self.bridge.session(*names).read(lambda session: session.written, None)
-        return None if written is None else int(written.timestamp() * 1000)
+    def _transcripts(self, project_key: str) -> list[tuple[BridgeSession, int]]:
+        """The main transcripts of a project, and when each was last written to, in milliseconds."""
+        written = {session.id: time for time, session in self.bridge.memory.sessions_by_time()}
+        found = [self.bridge.session(*names) for names in self.bridge.namespaces((project_key,)) if len(names) == 2]
+        return [(each, int(written[each.id].timestamp() * 1000)) for each in found if each.id in written]
 
     def _list_subkeys(self, project_key: str, session_id: str) -> list[str]:
         return [names[2] for names in self.bridge.namespaces((project_key, session_id)) if len(names) == 3]

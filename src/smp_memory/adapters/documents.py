@@ -2,7 +2,7 @@
 
 Guarantees: a path is one memory, whose id is made of the path, so two processes that create a path at once cannot both succeed. Each
 change of a text is a revision. A deleted text goes to the trash with its history; creating its path again continues that history.
-A `Batch` takes effect as a whole. It raises one of `CHANGED_MEANWHILE` and changes nothing if a text is no longer as it was in the tree.
+The changes of a `TreeChanges` take effect as a whole. Committing raises one of `CHANGED_MEANWHILE` and changes nothing if a text is no longer as it was in the tree.
 
 A folder exists while something is in it. An empty one is an artifact whose path ends with a slash.
 """
@@ -68,7 +68,8 @@ class Tree:
 
     def size(self, path: str) -> int:
         """The bytes of the texts at and below a path."""
-        return sum(len((self.content(name) or "").encode()) for name in self.within(path))
+        names = [path] if path in self.nodes else self.within(path)
+        return sum(len((self.content(name) or "").encode()) for name in names)
 
     def children(self, path: str) -> list[str]:
         """The paths of what is in a folder, sorted; those of folders end with a slash."""
@@ -81,7 +82,7 @@ class Tree:
         return self._known.get(path)
 
 
-class Batch:
+class TreeChanges:
     """Changes of a tree that take effect together."""
 
     def __init__(self, tree: Tree) -> None:

@@ -1,7 +1,8 @@
 """A LangGraph checkpointer: `SMPSaver`. Its public place is `smp_memory.adapters.langgraph`.
 
 A thread is a session, each `put` and `put_writes` one memory in it (`adapters.checkpoint_log` has the format): after a crash it is there
-completely or not at all. A put appends and reads nothing. The latest checkpoint is read from the end of the session.
+completely or not at all. A put appends and reads nothing. The latest checkpoint is read from the end of the session: the one with the
+greatest id there, because ids grow with time.
 
 A value that did not change since the parent is stored as a reference to the checkpoint that has it, if this process knows that one: it
 was the last that it put or got. References reach back `_REACH` entries, so that the end of a session is enough to read; beyond that the

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import InvalidRecord
 from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT
-from smp_memory.model.ids import LIMIT
+from smp_memory.model.ids import LIMIT, sha256_hex
 from smp_memory.privacy.fence import MARK, strip, with_placeholders
 from smp_memory.write.content_blocks import is_message, turn_fields
 
@@ -101,8 +101,16 @@ class MessageTurn:
         ids = [f"part-{os.urandom(16).hex()}" for _ in pieces]
         for number, (id, piece) in enumerate(zip(ids, pieces, strict=True), 1):
             name = f"part {number} of {len(ids)} of a message"
-            yield "artifact", {"id": id, "name": name, "visibility": "private", "opaque": piece}
+            yield (
+                "artifact",
+                {"id": id, "name": name, "visibility": "private", "opaque": piece, **self._part_key(number)},
+            )
         yield "turn", {**self.fields, "opaque": {"parts": ids}}
+
+    def _part_key(self, number: int) -> dict[str, str]:
+        """The idempotency key of a part: a message that is known already leaves no parts behind."""
+        key = self.fields.get("idempotency_key")
+        return {} if key is None else {"idempotency_key": f"part-{number}-{sha256_hex(str(key).encode())}"}
 
 
 def turn_of(message: Any, **fields: Any) -> MessageTurn:

@@ -1,6 +1,6 @@
 """Memory of Pydantic AI agents in a store: the notebook files of `pydantic_ai_harness.Memory` are artifacts of one session.
 
-    Agent(model, capabilities=[Memory(SMPMemoryStore("path/to/store"))])
+    Agent(model, capabilities=[Memory(SMPNotebookStore("path/to/store"))])
 
 Guarantees: the answers and errors are those of `InMemoryStore`, except for `search`, which ranks as queries of SMP do. A write or a deletion
 takes effect only if the file has the expected version, and an operation id counts once; both hold across processes, because a file and
@@ -29,7 +29,7 @@ try:
         MemorySearchResult,
     )
 except ImportError as error:
-    raise ImportError("SMPMemoryStore needs pydantic-ai-harness: pip install 'smp-memory[pydantic-ai]'") from error
+    raise ImportError("SMPNotebookStore needs pydantic-ai-harness: pip install 'smp-memory[pydantic-ai]'") from error
 
 if TYPE_CHECKING:
     import os
@@ -50,7 +50,7 @@ _MOST_HITS = 1000  # of a search
 _TRIES = 20  # how often other processes may change a file between reading and writing it
 
 
-class SMPMemoryStore:
+class SMPNotebookStore:
     """A `MemoryStore` with metadata and search. `namespace` names the session that holds its files."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """Strands: a session repository and a memory store in SMP.
 
     Agent(session_manager=RepositorySessionManager("s-1", SMPSessionRepository()),
-          memory_manager=MemoryManager([SMPStrandsMemoryStore()]))
+          memory_manager=MemoryManager([SMPMemoryStore()]))
 
 Guarantees: a session of Strands is one session of SMP. Messages are its turns and come back equal, but for redacted secrets. The states of
 agents are kept exactly; they are not redacted, searched or shown to agents. The last write of a state or a message wins.
@@ -152,7 +152,7 @@ def _session_message(data: dict[str, Any]) -> SessionMessage:
     return SessionMessage.from_dict({**data, "message": message})
 
 
-class SMPStrandsMemoryStore(MemoryStore):
+class SMPMemoryStore(MemoryStore):
     """What a store knows, for a `MemoryManager`. Memories that an agent adds are learnings of a session of this name.
 
     `options` are those of `Memory.recall`: `{"sessions": "notes"}`, `{"types": "decision"}`. Without them the whole store is searched.

@@ -12,6 +12,7 @@ import sys
 from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_text, positive_int
 from smp_memory.cli.invocation import update_fields
 from smp_memory.cli.render import paint
+from smp_memory.cli.terminal import run_editor
 from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
 from smp_memory.model.history import overlaid_in
 from smp_memory.model.record import Field, Record
@@ -342,7 +343,7 @@ def edit_in_editor(session: SessionMemory, record: Record, file: str | None, exp
     path = file or _write_draft(record, before)
     if file is None:
         expected_revision = expected_revision or record.revision  # another process may change it meanwhile
-        _run_editor(path)
+        run_editor(path, "or give FIELD=VALUE. See: smp edit --help")
     try:
         changes = _differences(before, load_mapping(_read(path)))
         after = update_fields(session, record.id, changes, expected_revision) if changes else record
@@ -392,26 +393,6 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.", path=path) from None
-
-
-def _run_editor(path: str) -> None:
-    import shlex
-    import subprocess
-
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    if not command and not sys.stdin.isatty():
-        os.unlink(path)
-        raise UserError("No editor is configured: set VISUAL or EDITOR, or give FIELD=VALUE. See: smp edit --help")
-    words = shlex.split(command) or ["notepad" if os.name == "nt" else "vi"]
-    try:
-        code = subprocess.call([*words, path])
-    except OSError as error:
-        os.unlink(path)
-        raise UserError(f"Cannot start the editor {words[0]}: {error.strerror}. Set VISUAL or EDITOR.") from None
-    if code != 0:
-        raise UserError(
-            f"The editor {words[0]} failed (exit code {code}); nothing was changed. Your text is kept in {path}"
-        )
 
 
 def _how_to_continue(record: Record, path: str) -> str:
