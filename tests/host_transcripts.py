@@ -176,7 +176,7 @@ def cursor_database(path: Path, rows: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
-        pairs = [(key, value if isinstance(value, str | bytes) else json.dumps(value)) for key, value in rows.items()]
+        pairs = [(key, value if isinstance(value, bytes) else json.dumps(value)) for key, value in rows.items()]
         connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", pairs)
     connection.close()
     return path

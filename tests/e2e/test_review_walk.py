@@ -95,7 +95,7 @@ def test_undo_takes_back_one_choice_after_the_other(project: Path) -> None:
     assert stored(project) == ALL_OPEN
 
 
-def test_what_was_undone_can_be_kept_again(project: Path) -> None:
+def test_undone_proposal_can_be_kept_again(project: Path) -> None:
     with walk(project) as terminal:
         terminal.wait_for(KEYS)
         terminal.type("kukq")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.discovery import project_name
 from smp_memory.errors import UserError
 from smp_memory.importers.source import IngestedMemory, IngestedSession
+from smp_memory.integrations.hooks.events import replace_surrogates
 from smp_memory.integrations.hooks.session_state import name_of_conversation
 from smp_memory.integrations.hooks.transcripts import ASSISTANT, SUMMARY, is_in_use, keep_final_replies
 from smp_memory.model.times import to_text
@@ -31,9 +32,9 @@ _LONGEST_MILLISECONDS = 8.64e15
 
 
 def text_of(fields: Any, name: str) -> str:
-    """A field that is a text; empty if it is missing or something else."""
+    """A field that is a text, without halves of characters; empty if it is missing or something else."""
     value = fields.get(name) if isinstance(fields, dict) else None
-    return value if isinstance(value, str) else ""
+    return replace_surrogates(value) if isinstance(value, str) else ""
 
 
 def time_of(value: Any) -> str:

@@ -165,6 +165,13 @@ def test_database_at_rest_gets_no_files_beside_it(memory: Memory, tmp_path: Path
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
+def test_damaged_row_of_the_database_costs_only_itself(memory: Memory, tmp_path: Path) -> None:
+    rows = {**hosts.cursor_rows(), "composerData:half": b"{half", f"bubbleId:{hosts.CURSOR_SESSION}:b1": b"\xff"}
+    report = import_from(memory, "cursor", hosts.cursor_database(tmp_path / "state.vscdb", rows))
+    assert sorted(turns(memory, "cursor")) == ["An old question", hosts.CURSOR_TEXTS[1]]
+    assert [each.why.rpartition(":")[2] for each in report.unread] == [" not JSON", " not JSON"]
+
+
 def test_file_that_is_no_database_is_reported(memory: Memory, tmp_path: Path) -> None:
     path = tmp_path / "state.vscdb"
     path.write_bytes(b"no database" * 200)
@@ -232,6 +239,8 @@ def test_worktree_belongs_to_the_project_of_its_repository(memory: Memory, tmp_p
     (tmp_path / "shop/.git/worktrees/fix").mkdir(parents=True)
     (tmp_path / "fix/src").mkdir(parents=True)
     (tmp_path / "fix/.git").write_text(f"gitdir: {tmp_path}/shop/.git/worktrees/fix\n")
+    (tmp_path / "shop/.git/worktrees/fix/gitdir").write_text(f"{tmp_path}/fix/.git\n")
+    (tmp_path / "shop/.git/worktrees/fix/commondir").write_text("../..\n")
     for number, cwd in enumerate((tmp_path / "fix/src", tmp_path / "shop")):
         lines = [{**line, "cwd": str(cwd)} for line in hosts.claude_lines()]
         hosts.write_lines(tmp_path / f"x/{number}{hosts.CLAUDE_SESSION[1:]}.jsonl", lines)

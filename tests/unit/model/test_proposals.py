@@ -92,7 +92,7 @@ def test_other_roles_propose_nothing(role: str) -> None:
 def test_items_of_a_list_of_guesses_propose_nothing() -> None:
     items = "\n\n1. The worker crashed because it ran out of memory.\n2. We keep the queue as it is."
     assert proposals_in(f"I have two hypotheses:{items}", "assistant") == []
-    assert [type for type, _ in proposals_in(f"This is what I know:{items}", "assistant")] == ["finding"]
+    assert [type for type, _ in proposals_in(f"This is what I know:{items}", "assistant")] == ["finding", "decision"]
 
 
 def test_orders_of_a_task_are_no_preferences_unless_they_last() -> None:

@@ -12,6 +12,7 @@ import sys
 from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_text, positive_int
 from smp_memory.cli.invocation import update_fields
 from smp_memory.cli.render import paint
+from smp_memory.cli.terminal import run_editor
 from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
 from smp_memory.model.history import overlaid_in
 from smp_memory.model.record import Field, Record
@@ -336,7 +337,6 @@ _FIXED = (
 
 def edit_in_editor(session: SessionMemory, record: Record, file: str | None, expected_revision: int | None) -> Record:
     """Update a memory with the fields that the user edited, in the editor or in a file kept from an earlier attempt."""
-    from smp_memory.cli.terminal import run_editor
     from smp_memory.files.yaml_text import load_mapping
 
     before = _editable_fields(record)

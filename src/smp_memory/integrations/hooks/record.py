@@ -341,11 +341,8 @@ class _Recording:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
-            if (
-                self._is_proposing
-                and record.id not in state.proposing
-                and proposals_in(record.text, record.given.get("role", ""))
-            ):
+            role = record.given.get("role", "") if self._is_proposing else ""
+            if proposals_in(record.text, role) and record.id not in state.proposing:
                 state.proposing.append(record.id)
 
     def _deleted_keys(self) -> set[Any]:
