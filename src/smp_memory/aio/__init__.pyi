@@ -485,7 +485,7 @@ class AsyncSessionMemory:
     async def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
@@ -876,7 +876,7 @@ class AsyncAgentMemory:
     async def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn: ...
     async def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision: ...
@@ -1049,7 +1049,7 @@ class AsyncTransaction:
     async def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
