@@ -313,7 +313,7 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
     assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
 
 
-def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: Terminal, tmp_path: Path) -> None:
+def test_id_alone_means_the_only_session_that_has_it(cli: Terminal, tmp_path: Path) -> None:
     """A newcomer who has started another session was only told that DEC-0001 does not exist."""
     cli.ok("add", "decision", "Use OAuth")
     cli.ok("session", "new", "two")
@@ -328,10 +328,9 @@ def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: T
     _make_older(tmp_path / ".bmad/memory/sessions/two", 4000)
     _make_older(tmp_path / ".bmad/memory/sessions/three", -60)
     for words in (("show",), ("delete",), ("edit",)):
-        assert (
-            "2 sessions have a memory DEC-0001. Name one of them, or use --session: shop/DEC-0001, two/DEC-0001"
-            in cli.fails(2, *words, "DEC-0001")
-        )
+        said = cli.fails(2, *words, "DEC-0001")
+        assert "2 sessions have a memory DEC-0001." in said
+        assert "two/DEC-0001 (Use SAML); shop/DEC-0001 (Use OAuth)" in said
     assert cli.json("show", "two/DEC-0001")["decision"] == "Use SAML"
 
 
@@ -523,7 +522,8 @@ def test_list_filters(cli: Terminal) -> None:
         return [record.get("decision") or record["finding"] for record in cli.json("list", *words)]
 
     assert texts("--tag", "security") == ["one", "two"]
-    assert texts("--tag", "security", "--tag", "api") == ["two"]
+    assert texts("--tag", "security", "--tag", "api", "--all-tags") == ["two"]
+    assert texts("--tag", "security", "--tag", "api") == ["one", "two", "four"]
     assert texts("decisions", "--last", "1") == ["three"]
     assert texts("--tag", "api", "--last", "1") == ["four"]
     assert texts("findings") == ["four"]
@@ -884,7 +884,7 @@ def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("add", "decision", "茶" * 100)
     lines = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
     assert lines[3:] == ["2 memories in session shop, newest last"]
-    assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:3])
+    assert all("…" in line and line.endswith("now") and len(line) <= 70 for line in lines[1:3])
 
 
 # -- processes
@@ -998,3 +998,33 @@ def test_a_memory_for_all_sessions_is_stored_under_global(cli: Terminal) -> None
 def test_key_of_a_memory_that_is_no_preference_is_refused(cli: Terminal) -> None:
     assert "--idempotency-key" in cli.fails(2, "add", "decision", "Use OAuth", "--key", "k")
     assert cli.json("add", "preference", "concise", "--key", "style")["value"] == "concise"
+
+
+def test_bare_id_that_several_sessions_have_is_refused_also_if_the_current_session_has_it(cli: Terminal) -> None:
+    """`smp delete DEC-0001` took the one of the current session, without a word about which."""
+    cli.ok("add", "decision", "Use OAuth", "--session", "shop")
+    cli.ok("session", "new", "two")
+    cli.ok("add", "decision", "Use SAML", "--session", "two")
+    for command in ("show", "delete", "pin", "resolve", "edit"):
+        assert "two/DEC-0001 (Use SAML); shop/DEC-0001 (Use OAuth)" in cli.fails(2, command, "DEC-0001")
+    assert cli.json("show", "DEC-0001", "--session", "two")["decision"] == "Use SAML"
+
+
+def test_list_shows_the_text_first_and_sessions_by_their_short_names(cli: Terminal, tmp_path: Path) -> None:
+    for name in ("claude-code-2026-01-31-5f0c1a7e", "claude-code-2026-02-01-00c0ffee"):
+        cli.ok("session", "new", name)
+        cli.ok("add", "finding", "Login has no rate limit, so that passwords can be guessed by trying", "--session", name)
+    head, first, second, _ = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="80").splitlines()
+    assert head.split() == ["text", "id", "age", "state"]
+    assert first.split("  ")[0] == "Login has no rate limit, so that passwords can …"
+    assert ("5f0c1a7e/FIND-0001" in first, "00c0ffee/FIND-0001" in second) == (True, True)
+    assert cli.json("show", "5f0c1a7e/FIND-0001")["id"] == "FIND-0001"
+    assert cli.json("list", "--session", "00c0ffee")[0]["session"] == "claude-code-2026-02-01-00c0ffee"
+
+
+def test_list_takes_the_filters_of_query(cli: Terminal) -> None:
+    cli.ok("add", "finding", "one", "--severity", "high", "--author", "ada")
+    cli.ok("add", "finding", "two", "--severity", "low", "--author", "veritas")
+    assert [each["finding"] for each in cli.json("list", "--where", "severity=high")] == ["one"]
+    assert [each["finding"] for each in cli.json("list", "--agent", "veritas")] == ["two"]
+    assert cli.json("list", "--time", "2020") == []
