@@ -123,8 +123,8 @@ def test_help_of_a_family(empty: Terminal) -> None:
         (("session",), "Subcommands: new, list, show"),
         (("session", "frobnicate"), "Subcommands: new, list, show"),
         (("list", "--frobnicate"), "--frobnicate"),
-        (("--frobnicate",), "There is no command"),
-        (("--root",), "There is no command"),
+        (("--frobnicate",), "Unknown option: --frobnicate"),
+        (("--root",), "--root needs a value"),
         (("add", "decision"), "TEXT"),
         (("list", "--last", "0"), "above 0"),
         (("list", "--last", "x"), "above 0"),
@@ -132,7 +132,10 @@ def test_help_of_a_family(empty: Terminal) -> None:
         (("convert", "--to", "xml"), "xml"),
         (("add", "decision", "x", "--field", "novalue"), "name=value"),
         (("edit", "DEC-0001", "novalue"), "name=value"),
-        (("config", "--set", "a=1", "--unset", "b"), "not allowed with"),
+        (("config", "set", "durability"), "smp config set NAME VALUE"),
+        (("config", "durability"), "choose from 'get', 'set', 'unset'"),
+        (("--vers",), "Did you mean --version?"),
+        (("--unknown",), "smp --help"),
     ],
 )
 def test_user_errors_are_one_line(empty: Terminal, words: tuple[str, ...], expected: str) -> None:
@@ -170,7 +173,7 @@ def test_errors_as_json_go_to_stderr(cli: Terminal) -> None:
         (("add", "decision", "x", "--importance", "7"), 3, "E_SCHEMA_INVALID"),
         (("add", "decision", "x", "--created", "yesterday"), 3, "E_SCHEMA_INVALID"),
         (("add", "decision", "x" * 1_100_000), 20, "E_SIZE_LIMIT, MEM_E001"),
-        (("config", "nonsense"), 5, "E_CONFIG_INVALID"),
+        (("config", "get", "nonsense"), 5, "E_CONFIG_INVALID"),
         (("list", "--session", "nonsense"), 8, "E_SESSION_NOT_FOUND, MEM_E005"),
         (("session", "new", "shop"), 9, "E_SESSION_EXISTS"),
         (("session", "new", "--set", "user=x"), 2, "E_USER"),
@@ -773,18 +776,18 @@ def test_config(cli: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file = tmp_path / ".bmad/memory/config.json"
     assert "durability" in cli.ok("config")
     assert {row["name"]: row["source"] for row in cli.json("config")}["durability"] == "default"
-    assert cli.ok("config", "durability") == "always\n"
-    assert "durability = os (file " in cli.ok("config", "--set", "durability=os")
-    cli.ok("config", "--set", "concurrency.lock_timeout_ms=100")
+    assert cli.ok("config", "get", "durability") == "always\n"
+    assert "durability = os (file " in cli.ok("config", "set", "durability", "os")
+    cli.ok("config", "set", "concurrency.lock_timeout_ms", "100")
     assert json.loads(file.read_text())["concurrency"] == {"lock_timeout_ms": 100}
-    assert cli.json("config", "concurrency.lock_timeout_ms")["value"] == 100
+    assert cli.json("config", "get", "concurrency.lock_timeout_ms")["value"] == 100
     before = file.read_bytes()
     for bad in ("durability=never", "concurrency.lock_timeout_ms=soon", "durabilty=os", "layout=log", "format=2"):
-        assert "E_CONFIG_INVALID" in cli.fails(5, "config", "--set", bad)
+        assert "E_CONFIG_INVALID" in cli.fails(5, "config", "set", *bad.split("="))
     assert file.read_bytes() == before
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    cli.ok("config", "--unset", "durability")
-    assert cli.ok("config", "durability") == "always\n"
+    cli.ok("config", "unset", "durability")
+    assert cli.ok("config", "get", "durability") == "always\n"
     monkeypatch.setenv("SMP_DURABILITY", "interval")
     assert "environment SMP_DURABILITY" in cli.ok("config")
     cli.ok("add", "decision", "the store still works")
@@ -1013,7 +1016,9 @@ def test_bare_id_that_several_sessions_have_is_refused_also_if_the_current_sessi
 def test_list_shows_the_text_first_and_sessions_by_their_short_names(cli: Terminal, tmp_path: Path) -> None:
     for name in ("claude-code-2026-01-31-5f0c1a7e", "claude-code-2026-02-01-00c0ffee"):
         cli.ok("session", "new", name)
-        cli.ok("add", "finding", "Login has no rate limit, so that passwords can be guessed by trying", "--session", name)
+        cli.ok(
+            "add", "finding", "Login has no rate limit, so that passwords can be guessed by trying", "--session", name
+        )
     head, first, second, _ = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="80").splitlines()
     assert head.split() == ["text", "id", "age", "state"]
     assert first.split("  ")[0] == "Login has no rate limit, so that passwords can …"
@@ -1028,3 +1033,57 @@ def test_list_takes_the_filters_of_query(cli: Terminal) -> None:
     assert [each["finding"] for each in cli.json("list", "--where", "severity=high")] == ["one"]
     assert [each["finding"] for each in cli.json("list", "--agent", "veritas")] == ["two"]
     assert cli.json("list", "--time", "2020") == []
+
+
+def test_version_is_an_option_and_a_command(cli: Terminal) -> None:
+    assert cli.ok("version") == cli.ok("--version") == f"smp {smp_memory.__version__}\n"
+
+
+# -- undo
+
+
+def test_undo_takes_back_an_added_memory_and_then_itself(cli: Terminal) -> None:
+    cli.ok("add", "decision", "Use OAuth")
+    code, out, _ = cli("undo")
+    assert (code, "added DEC-0001  Use OAuth" in out, "Add --yes" in out) == (1, True, True)
+    assert "Undone." in cli.ok("undo", "--yes")
+    assert cli.json("list") == []
+    cli.ok("undo", "--yes")
+    assert [each["id"] for each in cli.json("list")] == ["DEC-0001"]
+
+
+def test_undo_takes_back_changed_fields(cli: Terminal) -> None:
+    cli.ok("add", "finding", "No rate limit", "--severity", "low")
+    cli.ok("edit", "FIND-0001", "severity=high", "impact=large")
+    assert "severity: low → high" in cli.ok("undo", "--dry-run")
+    cli.ok("undo", "--yes")
+    found = cli.json("show", "FIND-0001")
+    assert (found["severity"], "impact" in found, found["revision"]) == ("low", False, 3)
+    cli.ok("resolve", "FIND-0001", "done")
+    cli.ok("undo", "--yes")
+    assert cli.json("show", "FIND-0001").get("status") in (None, "open")
+
+
+def test_undo_restores_all_memories_that_were_deleted_together(cli: Terminal) -> None:
+    for text in ("one", "two", "three"):
+        cli.ok("add", "decision", text, "--tag", "old")
+    cli.ok("add", "decision", "four")
+    cli.ok("delete", "--tag", "old", "--yes")
+    assert len(cli.json("list")) == 1
+    cli.ok("undo", "--yes")
+    assert sorted(each["decision"] for each in cli.json("list")) == ["four", "one", "three", "two"]
+
+
+def test_undo_leaves_the_changes_of_others_alone(cli: Terminal) -> None:
+    cli.ok("add", "decision", "mine")
+    cli.ok("add", "decision", "of an agent", "--author", "architect")
+    assert "mine" in cli.ok("undo", "--dry-run")
+    assert "of an agent" in cli.ok("undo", "--dry-run", "--author", "architect")
+    assert "no change by nobody" in cli.ok("undo", "--dry-run", "--author", "nobody")
+
+
+def test_undo_of_a_pinned_turn_unpins_it(cli: Terminal) -> None:
+    cli.ok("add", "turn", "How do we log in?", "--role", "user")
+    cli.ok("pin", "TURN-0001")
+    cli.ok("undo", "--yes")
+    assert cli.json("show", "TURN-0001")["pinned"] is False

@@ -29,6 +29,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "edit": ("write", "Change fields of a memory, directly or in your editor"),
             "resolve": ("write", "Close a finding or a decision"),
             "relate": ("write", "Relate one memory to another"),
+            "undo": ("write", "Take back your last change, after showing it"),
             "pin": ("write", "Exempt memories from decay"),
             "unpin": ("write", "Let memories decay again"),
             "review": ("upkeep", "List what turns propose to write down; keep or drop it"),
