@@ -259,9 +259,21 @@ def _init_lines(call: Invocation, memory: Memory, existed: bool) -> Iterator[str
         yield f"  export SMP_ROOT={_quoted(memory.root)}"
     elif os.path.abspath(call.options.folder) != os.getcwd():
         yield f"  cd {_quoted(call.options.folder)}"
-    yield "  smp session new --user ada --project shop"
+    user, project = _names_here(memory)
+    yield f"  smp session new --user {user} --project {project}"
     yield '  smp add decision "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --tag auth'
     yield "  smp list"
+
+
+def _names_here(memory: Memory) -> tuple[str, str]:
+    """The user by git's settings or the system, and the project by its folder, as words for a shell."""
+    from getpass import getuser
+
+    folder = os.getcwd() if scheme_of(memory.root) else os.path.dirname(memory.root)
+    repository = Repository.find(folder)
+    top = repository.top if repository is not None else os.getcwd()
+    user = repository.setting("user.name") if repository is not None else ""
+    return _quoted(user or getuser()), _quoted(os.path.basename(top) or "project")
 
 
 def _quoted(text: str) -> str:
