@@ -29,6 +29,13 @@ _HOW = {
         "One process, one `add_decision` after another, nothing synced. Raw: encode and write alone. Rounds of 250; the "
         "rate is the middle round's."
     ),
+    "async add_decision, durable, p50": (
+        "`await session.add_decision(…)` one after another in one task. Raw: the same of the sync session, in turns. `gathered`: 100 at once, which share syncs."
+    ),
+    "event loop lag, p99": (
+        "Eight tasks add and query in turn, in a store of 5,000 memories, while another one sleeps for a millisecond again and again and notes how late it runs. Raw: eight tasks "
+        "encode JSON and hash it in the same threads, about as long as a query takes. Python takes its lock away from a thread after 5 ms; a full garbage collection holds it longer."
+    ),
     "add_many of 1,000, durable": (
         "One call, synced before it returns. Raw: 1,000 decisions encoded, one write, one fdatasync. The mix has seven "
         "types, so several files to write and sync, and preferences and states whose earlier values must be known."

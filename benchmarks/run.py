@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 
+import async_calls
 import concurrent_writes
 import contexts
 import growth_chart
@@ -54,6 +55,7 @@ AGENTS = {
     "context": contexts.contexts,
     "first-context": contexts.first_context,
     "mcp": mcp_server.calls,
+    "aio": async_calls.aio_calls,
 }
 PEOPLE = {"alone": people.alone, "pages": people.pages}
 GROUPS = {"writing": WRITING, "finding": FINDING, "forgetting": lifecycle.FIGURES, "agents": AGENTS, "people": PEOPLE}

@@ -107,6 +107,19 @@ def test_the_quick_start_in_python_runs(tmp_path: Path) -> None:
     assert "<smp-recalled-" in done.stdout
 
 
+def test_the_guide_to_asyncio_runs(tmp_path: Path) -> None:
+    code = "\n".join(blocks("docs/guides/asyncio.md", "python"))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Round once, at output" in done.stdout
+
+
 def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (lines,) = [block for block in blocks("README.md", "sh") if "smp init" in block]
     assert run_commands(lines, tmp_path, monkeypatch) == [0] * 5

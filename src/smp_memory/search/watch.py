@@ -11,6 +11,7 @@ good, or a person inserted one, positions have shifted; then the ids tell which 
 from __future__ import annotations
 
 import time
+from collections import deque
 
 from smp_memory.errors import InvalidQuery
 from smp_memory.search.path import search_index
@@ -18,7 +19,7 @@ from smp_memory.search.query import OLDEST, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from smp_memory.model.candidates import Hit
@@ -36,7 +37,7 @@ def watch(
     options: Mapping[str, Any],
     timeout_seconds: float | None,
     pause_seconds: Any = _PAUSE_SECONDS,
-) -> Iterator[Hit]:
+) -> Watch:
     """Yield memories that match as any process writes them, oldest first, until the timeout or for ever."""
     given = dict(options)
     if scope.sessions is not None:
@@ -53,24 +54,48 @@ def watch(
             f"pause: must be seconds from 0 to {_MAX_PAUSE_SECONDS}, not {pause_seconds!r}.", field="pause"
         )
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    query = _query(scope, given)
     known = _KnownMemories()
-    known.add_new(scope.index, query.sessions)
-    return _follow(scope, given, known, deadline, pause_seconds)
+    known.add_new(scope.index, _query(scope, given).sessions)
+    return Watch(scope, given, known, deadline, pause_seconds)
 
 
-def _follow(
-    scope: Scope, options: dict[str, Any], known: _KnownMemories, deadline: float | None, pause_seconds: float
-) -> Iterator[Hit]:
-    policy, index = scope.policy(), scope.index
-    while deadline is None or time.monotonic() < deadline:
-        query = _query(scope, options)
-        with index.snapshot():
-            new = known.add_new(index, query.sessions)
-            hits = search_index(query, index, policy, scope.viewer, among=new) if new else []
-        yield from hits
-        if not hits:
-            time.sleep(pause_seconds)
+class Watch:
+    """An iterator of hits that waits for the next one. Who must not wait calls `poll` now and then instead."""
+
+    def __init__(
+        self, scope: Scope, options: dict[str, Any], known: _KnownMemories, deadline: float | None, pause_seconds: float
+    ) -> None:
+        self.pause_seconds = pause_seconds
+        self._scope = scope
+        self._options = options
+        self._known = known
+        self._deadline = deadline
+        self._policy, self._index = scope.policy(), scope.index
+        self._found: deque[Hit] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the watch has passed."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def poll(self) -> list[Hit]:
+        """The memories that match and were written since the last poll, oldest first."""
+        query = _query(self._scope, self._options)
+        with self._index.snapshot():
+            new = self._known.add_new(self._index, query.sessions)
+            return search_index(query, self._index, self._policy, self._scope.viewer, among=new) if new else []
+
+    def __iter__(self) -> Watch:
+        return self
+
+    def __next__(self) -> Hit:
+        while not self._found:
+            if self.is_over:
+                raise StopIteration
+            self._found.extend(self.poll())
+            if not self._found:
+                time.sleep(self.pause_seconds)
+        return self._found.popleft()
 
 
 def _query(scope: Scope, options: dict[str, Any]) -> Query:

@@ -118,6 +118,8 @@ class ArchiveIndex:
         """Find an archive, read its size or its summary. Another process may have restored it already; then its size is 0."""
         if name == "path":
             return self.archive_path(head.session)
+        if name in ("archived", "written"):  # fields of sessions in other states
+            return None
         if name in ("version", "bytes"):
             found = self.disk.stat(head.path)
             head.version, head.bytes = (identity(found), found.st_size) if found else (None, 0)

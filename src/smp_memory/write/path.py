@@ -365,7 +365,7 @@ class Transaction(Writer):
     def rollback(self) -> None:
         """Discard all writes."""
         self._is_open = False
-        self._operations.clear()
+        self._operations = []  # a commit that runs in another thread keeps its own
 
     def __enter__(self) -> Transaction:
         return self
