@@ -57,7 +57,7 @@ MAY_BE_LONGER = {
     "model/history.py": 505,  # histories, their snapshots, ids and hand edits
     "designs.py": 465,  # every method of five designs
     "memory.py": 930,  # one facade with every method of a store
-    "session.py": 625,  # and of a session
+    "session.py": 645,  # and of a session
     "index/text_candidates.py": 480,
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,
@@ -237,9 +237,9 @@ def test_layers_above_the_store_name_no_index() -> None:
     assert [name_of(path) for path in above if found.search(path.read_text())] == []
 
 
-def test_sql_is_only_in_the_index_and_in_the_database_backend() -> None:
+def test_sql_is_only_in_the_index_in_the_database_backend_and_in_importers() -> None:
     found = re.compile(r"[\"'](?:SELECT|INSERT|UPDATE|DELETE FROM|PRAGMA) ")
-    places = ("index/", "store/postgres/")
+    places = ("index/", "store/postgres/", "importers/")  # importers read databases of other programs
     assert [
         name_of(path) for path in MODULES if found.search(source(path)) and not name_of(path).startswith(places)
     ] == []

@@ -1,8 +1,9 @@
-"""Find the store of a folder: one discovery for Python, the command line, MCP and hooks.
+"""Find the store of a folder, and the name of its project: one discovery for Python, the command line, MCP and hooks.
 
 The nearest store is searched upwards, as git searches `.git`, in `.bmad/memory`, `.bmad/sessions` or `memory`. A store is a folder whose
 `config.json` names a layout or has the form of a design's configuration, or one with sessions in the form of the design that has
 its place there. Nothing is created or changed, and no link is followed below the folder that is examined.
+The name of a project is that of its git repository's folder, which all work trees of the repository share (`project_name`). git is not run.
 Only `os` and `smp_memory.files.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
 `in_nearest_store` opens a session by its id alone, for `SessionMemory("review")`; it creates the store if there is none:
 that of design 000, `.bmad/sessions` with the layout `single`.
@@ -14,7 +15,7 @@ import os
 from codecs import BOM_UTF8
 
 from smp_memory.errors import InvalidConfig, SessionExists, SessionNotFound, StorageCorrupt, StoreNotFound
-from smp_memory.files.ownership import config_bytes, is_ours
+from smp_memory.files.ownership import config_bytes, is_ours, plain_bytes
 from smp_memory.model import ids
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
+_LINK_BYTES = 8192
 _LAYOUTS = ("jsonl", "markdown", "single", "log")
 _GLOBAL_FILES = frozenset(("cross-session-preferences.yaml", "learned-patterns.yaml", "user-profile.yaml"))
 
@@ -76,11 +78,61 @@ def is_named(root: str, environ: Mapping[str, str]) -> bool:
 
 
 def folder_of_store(root: str) -> str:
-    """The name of the folder that a store is in, if it is in one of its places there; else empty, as for an address."""
+    """The folder that a store is in, if it is in one of its places there; else empty, as for an address."""
     for place in PLACES if not ids.scheme_of(root) else ():
         if root.endswith(os.sep + place.replace("/", os.sep)):
-            return os.path.basename(root[: -len(place) - 1])
+            return root[: -len(place) - 1]
     return ""
+
+
+# -- the project of a folder
+
+
+def project_folder(start: str, marks: tuple[str, ...] = (".git", ".bmad")) -> str:
+    """The root of a project: the nearest folder upwards that has one of the marks, else the folder itself."""
+    first = folder = os.path.abspath(start)
+    while not any(os.path.lexists(os.path.join(folder, name)) for name in marks):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return first
+    return folder
+
+
+def project_name(folder: str) -> str:
+    """The name of the project that a folder belongs to: that of its git repository, the same in all work trees, else of the folder."""
+    top = project_folder(folder, (".git",))
+    try:
+        common = _common_folder(top)
+    except (OSError, ValueError):  # no such files, or not text
+        common = None
+    if common is None:
+        return os.path.basename(top)
+    parent, name = os.path.split(common)
+    return os.path.basename(parent) if name.startswith(".") else name.removesuffix(".git")
+
+
+def _common_folder(top: str) -> str | None:
+    """The repository of a linked work tree; None for the main one, a submodule, or a `.git` file that does not agree with its repository.
+
+    A `.git` file may have come with a clone or an archive and may name anything. So only the two files by which git links a work tree
+    are read there, they are compared and never shown, and they must lead back to this folder.
+    """
+    link = os.path.join(top, ".git")
+    if os.path.isdir(link):
+        return None
+    named = _line(link).removeprefix("gitdir:").strip()
+    own = os.path.normpath(os.path.join(top, named))
+    common = os.path.normpath(os.path.join(own, _line(os.path.join(own, "commondir"))))
+    back = os.path.join(own, _line(os.path.join(own, "gitdir")))
+    is_linked = os.path.dirname(own) == os.path.join(common, "worktrees") and os.path.realpath(
+        back
+    ) == os.path.realpath(link)
+    return common if named and is_linked else None
+
+
+def _line(path: str) -> str:
+    """The text of a short file of git."""
+    return plain_bytes(path, _LINK_BYTES).decode().strip()
 
 
 def store_in(folder: str, layout: str | None = None) -> str | None:

@@ -580,8 +580,12 @@ class Memory:
 
     def proposals(self, limit: int = 20) -> list[Proposal]:
         """What turns of all sessions propose to write down, those of the session written last first; see `SessionMemory.proposals`."""
-        newest_first = (session for _, session in reversed(self.sessions_by_time()))
-        return list(islice((each for session in newest_first for each in session.proposals(limit)), limit))
+        return list(islice((each for _, found in self.proposals_by_session(limit) for each in found), limit))
+
+    def proposals_by_session(self, limit: int | None = None) -> Iterator[tuple[SessionMemory, list[Proposal]]]:
+        """Each session with its proposals, at most so many of each, the session written last first. It is read when it is asked for."""
+        for _, session in reversed(self.sessions_by_time()):
+            yield session, session.proposals(limit)
 
     def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""

@@ -6,6 +6,8 @@ written nothing. Threads may share a session.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from smp_memory import exchange, lifecycle, search
 from smp_memory.discovery import in_nearest_store
 from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
@@ -546,8 +548,13 @@ class SessionMemory:
         return lifecycle.compaction.merge_duplicates(self._session, group, by)
 
     def proposals(self, limit: int | None = None) -> list[Proposal]:
-        """Sentences of turns that look like a decision, finding, learning or preference nobody has written down, the newest first."""
-        return lifecycle.review.open_proposals(self.records(include_deleted=True), self.info)[:limit]
+        """Sentences of turns that look like a decision, finding, learning or preference nobody has written down, the newest first.
+
+        None if `proposals.enabled` is off for this session.
+        """
+        if not self.config["proposals.enabled"]:
+            return []
+        return list(islice(lifecycle.review.open_proposals(self.records(include_deleted=True), self.info), limit))
 
     def keep_proposal(
         self, turn: Any, type: str | None = None, text: str | None = None, *, by: str | None = None
@@ -557,14 +564,27 @@ class SessionMemory:
         `turn` is a turn, its id or a proposal. `type` says which one if the turn proposes several, or another type for the only one; `text`
         is what to write instead of the turn's own words. Without it the memory has the confidence `inferred`. Keeping it again adds nothing.
         """
-        kept, fields = lifecycle.review.fields_to_keep(self.get(lifecycle.review.turn_id(turn)), type, text)
+        proposal = turn if isinstance(turn, lifecycle.review.Proposal) else None
+        source = self.get(lifecycle.review.turn_id(turn))
+        kept, fields = lifecycle.review.fields_to_keep(source, type, text, proposal)
         record: Record = self.add(kept, {**fields, **({"author": by} if by else {})})
+        if proposal is not None and kept != proposal.type:
+            self.drop_proposals(proposal)  # a memory of another type and in other words does not close it
         return record
 
     def drop_proposals(self, *turns: Any) -> None:
-        """Propose nothing more from these turns, given by id or as proposals. `keep_proposal` still keeps one."""
-        names = [self.get(lifecycle.review.turn_id(each)).id for each in turns]
-        self._storage.update_info(lambda info: lifecycle.review.drop(info, names))
+        """Propose nothing more from these turns, given by id; of a proposal, this one. `keep_proposal` still keeps one."""
+        for each in turns:
+            self.get(lifecycle.review.turn_id(each))
+        names = [each.name if isinstance(each, lifecycle.review.Proposal) else id_of(each) for each in turns]
+        self._storage.update_info(lambda info: lifecycle.review.change_dropped(info, add=names))
+
+    def reopen_proposal(self, proposal: Proposal, kept: Record | None = None, *, by: str | None = None) -> None:
+        """Undo `drop_proposals` of a proposal or, with the memory that it became, `keep_proposal`; that one goes to the trash."""
+        if kept is not None:
+            self.delete(kept.id, lifecycle.review.UNDONE, by=by)
+        if proposal.name in lifecycle.review.dropped_names(self.info):
+            self._storage.update_info(lambda info: lifecycle.review.change_dropped(info, remove=[proposal.name]))
 
     def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""

@@ -42,6 +42,13 @@ def _transaction(session: SessionMemory) -> None:
         tx.add_finding("in it")
 
 
+def _reopened(session: SessionMemory) -> None:
+    session.add_turn("user", "Let's go with Redis for the cache.")
+    proposal = session.proposals()[0]
+    session.drop_proposals(proposal)
+    session.reopen_proposal(proposal)
+
+
 OF_STORE: dict[str, Do] = {
     "agent": lambda memory: memory.agent("ada", session="s").query("login"),
     "agents": lambda memory: memory.agents(),
@@ -81,6 +88,7 @@ OF_STORE: dict[str, Do] = {
     "preview": lambda memory: memory.preview("ada", task="login", session="s"),
     "priority": lambda memory: memory.priority("s/DEC-0001"),
     "proposals": lambda memory: memory.proposals(),
+    "proposals_by_session": lambda memory: list(memory.proposals_by_session()),
     "pull": lambda memory: memory.pull(elsewhere()),
     "purge": lambda memory: memory.purge(older_than=0),
     "purge_session": lambda memory: memory.purge_session("trashed"),
@@ -129,6 +137,7 @@ OF_SESSION: dict[str, Do] = {
         lambda session: session.keep_proposal(session.add_turn("user", "new"), type="decision", text="new")
     ),
     "drop_proposals": in_session(lambda session: session.drop_proposals(session.add_turn("user", "new"))),
+    "reopen_proposal": in_session(_reopened),
     "by_time_range": in_session(lambda session: session.by_time_range("last week")),
     "by_topic": in_session(lambda session: session.by_topic("auth")),
     "by_type": in_session(lambda session: session.by_type("decision")),

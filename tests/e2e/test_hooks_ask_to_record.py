@@ -101,7 +101,7 @@ def test_agent_is_not_asked_about_questions_guesses_and_reports(project: Project
     assert ASKED not in host.prompt("Now write the release notes")
 
 
-@pytest.mark.parametrize("setting", ["hooks.ask_to_record", "hooks.recall", "hooks.record"])
+@pytest.mark.parametrize("setting", ["proposals.enabled", "hooks.ask_to_record", "hooks.recall", "hooks.record"])
 def test_agent_is_not_asked_if_it_is_switched_off(project: Project, setting: str) -> None:
     host = Host(project)
     talk(host)

@@ -29,14 +29,24 @@ def test_second_import_adds_nothing(project: Path, capsys: pytest.CaptureFixture
     assert "27 memories would be added" in capsys.readouterr().out
     assert main(["import", "."]) == 0  # a folder is a BMAD project
     said = capsys.readouterr().out
+    steps = [line.split() for line in said.splitlines()[:5]]
+    assert [(step[0], step[2]) for step in steps] == [
+        ("1", "backup"),
+        ("2", "install"),
+        ("3", "migrate"),
+        ("4", "validate"),
+        ("5", "clean"),
+    ]
     assert "27 memories added to bmad-import" in said
-    assert "_bmad-output/a/.memlog.md:5 could not be read" in said
+    assert "27 memories are stored, readable and found; a second run would add nothing" in said
+    assert "_bmad-output/a/.memlog.md:5 not understood" in said
     assert "BMAD's files were not changed" in said
     assert main(["import", "--from", "bmad", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["added"] == {}
     assert facts["known"] == 28
-    assert facts["bmad"] == "6.12.0"
+    assert facts["importer"] == "bmad"
+    assert [(step["name"], step["ok"]) for step in facts["steps"]][3] == ("validate", True)
     assert facts["not_understood"] == [
         {"file": "_bmad-output/a/.memlog.md", "line": 5, "why": "not an entry (a line that begins with '- ')"}
     ]
@@ -53,11 +63,11 @@ def test_second_import_adds_nothing(project: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["import"], "FILE is missing"),
+        (["import"], "PATH is missing"),
         (["import", "x.json", "--dry-run"], "--dry-run"),
-        (["import", "--from", "bmad", "nowhere"], "not a folder"),
+        (["import", "--from", "bmad", "nowhere"], "does not exist"),
         (["import", "--from", "bmad", "--format", "json"], "--format"),
-        (["import", "--from", "mcp-memory"], "FILE is missing"),
+        (["import", "--from", "mcp-memory"], "PATH is missing"),
     ],
 )
 def test_contradicting_import_options_are_rejected(

@@ -127,8 +127,8 @@ def test_older_entry_of_ours_is_replaced(project: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a": 1, // a comment\n "b": 2}',
-        '{"a": 1,}',
+        '{"a": 1, /* a comment\n "b": 2}',
+        '{"a": 1,,}',
         "not json",
         '["a"]',
         '{"hooks": []}',

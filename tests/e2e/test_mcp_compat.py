@@ -131,14 +131,10 @@ def test_import_and_export_on_the_command_line(tmp_path: Path) -> None:
 
     run("init")
     first = run("import", str(file), "--from", "mcp-memory")
-    assert first == {
-        "session": "knowledge-graph",
-        "entities": 1,
-        "observations": 2,
-        "relations": 1,
-        "problems": [{"line": 3, "message": "not valid JSON"}],
-    }
-    assert run("import", str(file), "--from", "mcp-memory")["observations"] == 0
+    assert first["sessions"] == {"knowledge-graph": 4}
+    assert first["added"] == {"entity": 1, "observation": 2, "relation": 1}
+    assert first["not_understood"] == [{"file": file.name, "line": 3, "why": "not valid JSON"}]
+    assert run("import", str(file), "--from", "mcp-memory")["added"] == {}
     run("export", str(out), "--format", "mcp-memory")
     assert out.read_text() == "\n".join(lines)
     assert "already exists" in run("export", str(out), "--format", "mcp-memory")["error"]["message"]

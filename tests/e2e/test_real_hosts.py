@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from smp_memory.integrations.hooks.last_calls import MCP, last_calls
 from tests.e2e.hook_host import ENVIRONMENT, Project, until
 from tests.e2e.model_server import ANSWER, ModelServer
 from tests.e2e.npm_package import installed
+from tests.user_state import user_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -53,6 +55,13 @@ class RealHost:
         assert sorted(text for _, text in self.project.turns()) == wanted
         assert len(self.project.sessions()) == 1
 
+    def is_recognised_as(self, host: str) -> None:
+        """Each call was noted as one of this host, also where the command of its hooks does not name it."""
+        until(lambda: host in last_calls(user_state(self.project.root)))
+        assert set(last_calls(user_state(self.project.root))) <= {host, MCP}
+        with self.project.open() as memory:
+            assert {session.info.project for session in memory.sessions() if session.id != "earlier"} == {"shop"}
+
 
 def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
@@ -64,6 +73,7 @@ def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER)
         host.run("-c", "-p", SECOND, "--model", "claude-sonnet-4-5", **settings)
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
+        host.is_recognised_as("claude-code")
 
 
 def test_claude_code_is_asked_to_write_down_what_was_decided(tmp_path: Path) -> None:
@@ -97,6 +107,7 @@ def test_codex_runs_hooks_and_server(tmp_path: Path) -> None:
         host.has_recorded(FIRST, ANSWER)
         host.run(*words, "resume", "--last", SECOND, LOCAL_KEY="k")
         host.has_recorded(FIRST, ANSWER, SECOND, ANSWER)
+        host.is_recognised_as("codex")
 
 
 def test_gemini_runs_hooks_and_server(tmp_path: Path) -> None:
@@ -110,6 +121,35 @@ def test_gemini_runs_hooks_and_server(tmp_path: Path) -> None:
         assert ANSWER in said
         assert any(DECIDED in asked for asked in model.asked)
         host.has_recorded(FIRST, ANSWER)
+        host.is_recognised_as("gemini")
+
+
+def test_copilot_runs_hooks_and_server(tmp_path: Path) -> None:
+    host = RealHost(tmp_path, "@github/copilot", "1.0.102")
+    host.install("vscode")
+    (host.home / ".copilot").mkdir()
+    (host.home / ".copilot" / "config.json").write_text(json.dumps({"trustedFolders": [str(host.project.folder)]}))
+    with ModelServer() as model:
+        settings = {"COPILOT_PROVIDER_BASE_URL": model.address, "COPILOT_PROVIDER_TYPE": "anthropic", "COPILOT_PROVIDER_API_KEY": "k", "COPILOT_MODEL": "claude-sonnet-4-5", "COPILOT_OFFLINE": "true"}  # fmt: skip
+        said = host.run("-p", FIRST, "--allow-all-tools", "--model", "claude-sonnet-4-5", **settings)
+        assert ANSWER in said
+        assert any(DECIDED in asked for asked in model.asked)
+        assert any("smp-recall" in asked for asked in model.asked)  # the tool of the MCP server
+        assert any("The MCP server `smp` is a long-term memory" in asked for asked in model.asked)
+        host.has_recorded(FIRST)
+        host.is_recognised_as("copilot")
+
+
+def test_opencode_connects_to_the_server(tmp_path: Path) -> None:
+    host = RealHost(tmp_path, "opencode-ai", "1.18.33")
+    programs = sorted(host.package.parent.glob("opencode-*-baseline/bin/opencode"))
+    if not programs:
+        pytest.skip("opencode-ai has no program for this machine")
+    host.program = [str(programs[0])]
+    host.install("opencode")
+    listed = host.run("mcp", "list")
+    assert "smp" in listed
+    assert "connected" in listed
 
 
 def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
@@ -125,6 +165,7 @@ def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
         host.run("--plugin-dir", str(PLUGIN), "-p", FIRST, "--model", "claude-sonnet-4-5", **settings)
         assert any(DECIDED in asked for asked in model.asked)
         host.has_recorded(FIRST, ANSWER)
+        host.is_recognised_as("claude-code")
 
 
 def test_bmad_accepts_the_plugin(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@
 Each part exists twice. `development`: the rules were written with it; most of it is by the author of the rules, and a second author wrote what
 stands under "By a second author". `held_out`: written by an author who had not seen the rules; it was opened when the rules were finished, and measured once.
 No rule was changed afterwards. Whoever changes rules because of it moves it to `development` and needs a new one.
+
+Turns of two kinds: those of conversations that hooks record (`turns_development.txt`, `turns_held_out.txt`), and those that imports of transcripts bring, with long
+answers, talk about tools, tasks, plans, quotations and chat (`turns_imported_development.txt`, `turns_imported_held_out.txt`). The latter are by the author of the rules
+for them; each turn was labelled before the rules were run on it. Four former held-out parts are in the development part.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 DEVELOPMENT, HELD_OUT = "development", "held_out"
+IMPORTED_DEVELOPMENT, IMPORTED_HELD_OUT = "imported_development", "imported_held_out"
 
 
 class Turn(NamedTuple):

@@ -35,6 +35,7 @@ STEPS: dict[str, tuple[Any, Any]] = {
     "maintenance.auto": (False, True),
     "recall.min_relevance": (0.9, 0.1),
     "recall.min_pointer": (0.9, 0.1),
+    "proposals.enabled": (False, True),
     "hooks.recall": (False, True),
     "hooks.recall_agents": (False, True),
     "hooks.record": (False, True),

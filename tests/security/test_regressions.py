@@ -212,7 +212,7 @@ def test_dry_run_of_install_trusts_nothing(tmp_path: Path) -> None:
     assert str(root) not in trusted_stores()
     ran = run("install", "claude-code", "--yes", "--command", "smp", at=tmp_path / "clone")
     assert str(root) in trusted_stores()
-    assert "Hooks use the store" in ran.stderr
+    assert "Claude Code uses the store" in ran.stderr
 
 
 def test_store_behind_a_linked_folder_has_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,6 +275,11 @@ class AsyncMemory:
     async def proposals(self, limit: int = 20) -> list[Proposal]:
         """What turns of all sessions propose to write down, those of the session written last first; see `SessionMemory.proposals`."""
 
+    async def proposals_by_session(
+        self, limit: int | None = None
+    ) -> Iterator[tuple[AsyncSessionMemory, list[Proposal]]]:
+        """Each session with its proposals, at most so many of each, the session written last first. It is read when it is asked for."""
+
     async def agent(self, name: str, session: str | AsyncSessionMemory | None = None) -> AsyncAgentMemory:
         """A session as one agent may see it; without a session: the one that was written last."""
 
@@ -730,7 +735,10 @@ class AsyncSessionMemory:
         """Write the memory that a turn proposes, with the turn as its source (`turn_ref`)."""
 
     async def drop_proposals(self, *turns: Any) -> None:
-        """Propose nothing more from these turns, given by id or as proposals. `keep_proposal` still keeps one."""
+        """Propose nothing more from these turns, given by id; of a proposal, this one. `keep_proposal` still keeps one."""
+
+    async def reopen_proposal(self, proposal: Proposal, kept: Record | None = None, *, by: str | None = None) -> None:
+        """Undo `drop_proposals` of a proposal or, with the memory that it became, `keep_proposal`; that one goes to the trash."""
 
     async def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""

@@ -177,7 +177,7 @@ def text_lines(text: str) -> list[str]:
 def plural(number: int, word: str) -> str:
     if number == 1:
         return f"1 {word}"
-    return f"{number:,} {word[:-1]}ies" if word.endswith("ry") else f"{number:,} {word}s"
+    return f"{number:,} {word[:-1]}ies" if word.endswith(("ry", "ty")) else f"{number:,} {word}s"
 
 
 def size_text(size_bytes: int) -> str:

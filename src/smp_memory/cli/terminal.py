@@ -1,4 +1,4 @@
-"""Parts of the terminal: a pager for long output, status lines while a command runs, log events (`--verbose`, `SMP_LOG`, `SMP_LOG_LEVEL`).
+"""Parts of the terminal: a pager for long output, single keys, the user's editor, status lines while a command runs, log events (`--verbose`, `SMP_LOG`, `SMP_LOG_LEVEL`).
 
 The pager: the first screen of lines is kept back; only if there are more is a pager started, with `SMP_PAGER`, `PAGER` or `less`. So
 short answers start no program. `less` gets the options `FRX`, unless the variable `LESS` has others, keeps no history file, and opens
@@ -6,6 +6,7 @@ at the end of a list whose newest entry is the last.
 Guarantees: the pager gets escaped text only, as the terminal would. Whoever quits it early ends the output, not with an error;
 Ctrl-C belongs to the pager while it runs. Where no pager can be started, the lines are printed. No status line is shown before a second has passed, it is cleared at the end, and none is shown if the output
 is not a terminal. Nothing in a log event can control the terminal.
+While keys are read, Ctrl-C interrupts the command; the terminal is as before afterwards, and keys that were typed ahead are not lost.
 Non-guarantees: it gives no estimate of the remaining time.
 """
 
@@ -16,7 +17,7 @@ import sys
 import time
 
 from smp_memory.cli.render import Screen, safe
-from smp_memory.errors import InvalidConfig
+from smp_memory.errors import InvalidConfig, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,6 +118,108 @@ def may_page(screen: Screen, options: Any) -> bool:
         return False
     return sys.stdin is not None and sys.stdin.isatty()
 
+
+# -- keys and the editor
+
+
+class Keyboard:
+    """Single keys without Enter, not echoed, while it is used as a context manager."""
+
+    def __init__(self) -> None:
+        self._descriptor = sys.stdin.fileno()
+        self._before: Any = None  # the settings of the terminal
+
+    def __enter__(self) -> Keyboard:
+        try:
+            import termios
+            import tty
+        except ImportError:  # Windows, where single keys need no setting
+            return self
+        self._before = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor, termios.TCSADRAIN)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            import termios
+
+            termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+            self._before = None
+
+    def read(self) -> str:
+        """The next key; empty at the end of the input."""
+        if self._before is not None:
+            return _read_character(self._descriptor)
+        from msvcrt import getwch  # type: ignore[attr-defined,unused-ignore]
+
+        key: str = getwch()
+        if key == "\x03":
+            raise KeyboardInterrupt
+        return "" if key == "\x04" else key
+
+
+_END_OF_INPUT = b"\x04"  # Ctrl-D
+
+
+def _read_character(descriptor: int) -> str:
+    import select
+
+    data = os.read(descriptor, 1)
+    if data in (b"", _END_OF_INPUT):
+        return ""
+    while data[0] in (0x1B, *range(0xC0, 0xF8)) and len(data) < 8:  # an escape sequence or a letter of several bytes
+        if not select.select([descriptor], [], [], 0.02)[0]:
+            break
+        data += os.read(descriptor, 1)
+        if data[0] != 0x1B and len(data) == _letter_bytes(data[0]):
+            break
+    return data.decode("utf-8", "ignore") if data[0] != 0x1B else "\x1b"
+
+
+def _letter_bytes(first: int) -> int:
+    return 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2
+
+
+def has_editor() -> bool:
+    """Whether the user has named an editor."""
+    return bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
+
+
+def run_editor(path: str, advice: str) -> None:
+    """Let the user edit a file. If no editor can be started, the file is removed; `advice` says what else can be done."""
+    import shlex
+    import subprocess
+
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    if not command and not sys.stdin.isatty():
+        os.unlink(path)
+        raise UserError(f"No editor is configured: set VISUAL or EDITOR, {advice}")
+    words = shlex.split(command) or ["notepad" if os.name == "nt" else "vi"]
+    try:
+        code = subprocess.call([*words, path])
+    except OSError as error:
+        os.unlink(path)
+        raise UserError(f"Cannot start the editor {words[0]}: {error.strerror}. Set VISUAL or EDITOR.") from None
+    if code != 0:
+        raise UserError(
+            f"The editor {words[0]} failed (exit code {code}); nothing was changed. Your text is kept in {path}"
+        )
+
+
+def ask_line(prompt: str, text: str) -> str:
+    """A line that the user types or, where the terminal can do it, changes; `text` is what stands there first."""
+    try:
+        import readline
+    except ImportError:
+        return input(prompt)
+    readline.set_startup_hook(lambda: readline.insert_text(text))
+    try:
+        return input(prompt)
+    finally:
+        readline.set_startup_hook(None)
+
+
+# -- status lines
 
 _DELAY_SECONDS, _INTERVAL_SECONDS = 1.0, 0.1
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")

@@ -17,9 +17,10 @@ Non-guarantees: `query` and everything else that names sessions is not limited; 
 
 from __future__ import annotations
 
+import os
 from weakref import WeakKeyDictionary
 
-from smp_memory.discovery import folder_of_store
+from smp_memory.discovery import folder_of_store, project_name
 from smp_memory.errors import SessionCorrupt, SMPError
 from smp_memory.model.session_info import GLOBAL_SESSION
 
@@ -47,7 +48,10 @@ class VisibleSessions:
         self._store = store
         self._cache = _metadata_cache.setdefault(store, {})
         self._session = session
-        self._folder = folder_of_store(store.root)
+        folder = folder_of_store(store.root)
+        self._own = (
+            (_key(os.path.basename(folder)), _key(project_name(folder))) if folder else ()
+        )  # as sessions name it
         info = self._readable_metadata(session) if session is not None else None
         self._user = user or (info.user if info is not None else None)
         self._project = _key(project) or self._project_of(info)
@@ -85,7 +89,7 @@ class VisibleSessions:
 
     def _project_of(self, info: SessionInfo | None) -> str:
         name = _key(info.project) if info is not None else ""
-        return "" if name == _key(self._folder) else name
+        return "" if name in self._own else name
 
     def _has_one_user(self) -> bool:
         """Whether the sessions of the store name at most one user. Reads their metadata, once."""

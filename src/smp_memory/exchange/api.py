@@ -48,7 +48,7 @@ from smp_memory.write import validation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from smp_memory.config.settings import Config
@@ -209,29 +209,48 @@ def export(
     """Write the sessions of the scope into one file and return its path, or return the text if there is no path."""
     if anonymise is not None and restore is not None:
         raise UserError("Give anonymise or restore, not both.", field="restore")
-    sessions = _sessions(scope)
     chosen = format_named(format, path)
     target = None if path is None else os.path.abspath(os.fspath(path))
     viewer = scope.viewer
-    while True:
-        carried = map(exported_session, sessions)
+
+    def carried(sessions: list[SessionStore]) -> Iterable[Exported]:
+        found: Iterable[Exported] = map(exported_session, sessions)
         if viewer is not None:
-            carried = (_visible(each, viewer) for each in carried)  # type: ignore[assignment]
-        if anonymise is not None or restore is not None:
-            change = restoring(restore) if anonymise is None else anonymising(anonymise, sessions, agents)  # type: ignore[arg-type]
-            carried = map(change, carried)
-        counts: list[int] = []
-        pieces = file_format.write(chosen, counting(carried, counts), len(sessions))
-        try:
-            result = b"".join(pieces).decode() if target is None else write(target, pieces, force)
-            break
-        except SESSION_GONE as error:
-            sessions = _without(scope, sessions, error)
+            found = (_visible(each, viewer) for each in found)
+        if anonymise is None and restore is None:
+            return found
+        return map(restoring(restore) if anonymise is None else anonymising(anonymise, sessions, agents), found)  # type: ignore[arg-type]
+
+    sessions, counts, result = _write(scope, chosen, target, carried, force)
     by = scope.author if viewer is None else viewer.agent
     facts = {"format": chosen, "anonymised": True if anonymise is not None else None, "to": target}
     for session, count in zip(sessions, counts, strict=True):
         _note(scope, "export", by, session.session, count, **facts)
     return result
+
+
+def backup(scope: Scope, path: str) -> None:
+    """Write all sessions of a store into one file; the audit log does not name them, because nothing leaves the user's state."""
+    _write(scope, "jsonl", path, lambda sessions: map(exported_session, sessions), False)
+
+
+def _write(
+    scope: Scope,
+    format: str,
+    target: str | None,
+    carried: Callable[[list[SessionStore]], Iterable[Exported]],
+    force: bool,
+) -> tuple[list[SessionStore], list[int], str]:
+    """Write the sessions of a scope; gives those that were written, the counts of their memories, and the path or the text."""
+    sessions = _sessions(scope)
+    while True:
+        counts: list[int] = []
+        pieces = file_format.write(format, counting(carried(sessions), counts), len(sessions))
+        try:
+            result = b"".join(pieces).decode() if target is None else write(target, pieces, force)
+            return sessions, counts, result
+        except SESSION_GONE as error:
+            sessions = _without(scope, sessions, error)
 
 
 @observed("export")

@@ -24,15 +24,18 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from smp_memory.discovery import project_name
+from smp_memory.errors import UserError
 from smp_memory.importers import bmad_stories
-from smp_memory.importers.bmad_stories import MarkdownItem, date_in, front_matter, items
-from smp_memory.importers.ingest import ImportFile, IngestedMemory, Source
-from smp_memory.integrations.bmad.project import V4, Project, yaml_value
+from smp_memory.importers.markdown_items import MarkdownItem, date_in, front_matter, items
+from smp_memory.importers.registry import Found, ImportOptions, Places, found_files
+from smp_memory.importers.source import ImportFile, IngestedMemory, Source
+from smp_memory.integrations.bmad.project import V4, Project, find_project, yaml_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.importers.ingest import Reader
+    from smp_memory.importers.source import Reader
 
 _ARTIFACT_FILES = ("instructions", "access-boundaries", "index", "persona", "creed", "capabilities", "readme")
 _USER_FILES = ("bond", "preferences")
@@ -169,6 +172,29 @@ _ENTERED_HIDDEN = (".bmad", ".ai", ".bmad-user-memory", ".working")
 _MAX_FILES = 500_000
 
 
+def found(places: Places) -> list[Found]:
+    """The BMAD project that the project's folder is in."""
+    project = find_project(places.project)
+    if project is None:
+        return []
+    return found_files(project.folder, str(project), [file.path for file in find_memory_files(project)])
+
+
+def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
+    """All files with memories of the project at a path, or of the one that the project's folder is in."""
+    start = path or options.places.project
+    if not os.path.isdir(start):
+        raise UserError(f"{start} is not a folder; BMAD: give the folder of a project.", path=start)
+    project = find_project(start)
+    if project is None:
+        raise UserError(
+            f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg. "
+            "For other folders give --from NAME; `smp import --list` shows the names.",
+            path=start,
+        )
+    return find_memory_files(project, options.store)
+
+
 def find_memory_files(project: Project, store: str | None = None) -> list[ImportFile]:
     """All files with memories by path; the sprint status first, because it states what is done. `store` is not entered."""
     return sorted(_walk(project, store), key=lambda file: (file.kind != "sprint status", file.name))
@@ -188,7 +214,8 @@ def _walk(project: Project, store: str | None) -> Iterator[ImportFile]:
             whole = name if below == "." else f"{below}/{name}"
             found = _reader(whole, name, debug_log, story_folders)
             if found is not None:
-                yield ImportFile(os.path.join(folder, name), whole, *found)
+                path, name_of_project = os.path.join(folder, name), project_name(project.folder)
+                yield ImportFile(path, whole, *found, project=name_of_project, has_git_times=True)
 
 
 def _is_entered(path: str, name: str, excluded: str | None) -> bool:

@@ -12,10 +12,6 @@ Retrospectives:
 
 `sprint-status.yaml`: action items become findings with their status, the rest one artifact: the state of epics and stories, one line
 each. It follows the file, and its history keeps earlier states.
-
-`items` splits Markdown into list items, paragraphs and table rows, each with its line and headings. It is pure, never raises, and is
-linear in the text. Front matter, comments and placeholders are left out. Text indented below an item belongs to it, and so does a code
-block after it.
 """
 
 from __future__ import annotations
@@ -23,135 +19,12 @@ from __future__ import annotations
 import posixpath
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from smp_memory.errors import InvalidFormat
-from smp_memory.importers.ingest import ANYWHERE, IngestedMemory, Source
+from smp_memory.importers.markdown_items import MarkdownItem, date_in, first_title, front_matter, items
+from smp_memory.importers.source import ANYWHERE, IngestedMemory, Source
 from smp_memory.integrations.bmad.workflow import Located, WorkflowText, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_HEADING = re.compile(r"(#{1,6})\s+(.*)$")
-_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(?:\[([ xX])\]\s+)?(.*)$")
-_RULE = re.compile(r"[|:\-\s]+$")
-_FENCE = re.compile(r"\s*(```+|~~~+)")
-_EMPTY = re.compile(
-    r"[\W_]*(?:(?:n/?a|none(?: yet)?|tbd|todo|nothing(?: yet)?|\{\{.*\}\}|\(.*\))[\W_]*)?$", re.IGNORECASE
-)
-_MAX_PLACEHOLDER = 200  # characters
-_DATE = re.compile(r"(?<!\d)(20\d\d-[01]\d-[0-3]\d)(?:[T ]([0-2]\d:[0-5]\d(?::[0-5]\d)?)(Z?))?")
-
-
-class MarkdownItem(NamedTuple):
-    text: str
-    line: int
-    headings: tuple[str, ...]  # the headings above it, outermost first
-    checked: bool | None = None  # the checkbox of a task list
-
-    @property
-    def heading(self) -> str:
-        return self.headings[-1] if self.headings else ""
-
-    def is_below(self, *words: str) -> bool:
-        """Whether a heading above it contains one of the words."""
-        above = " ".join(self.headings).lower()
-        return any(word in above for word in words)
-
-
-def front_matter(text: str) -> tuple[dict[str, str], int]:
-    """The plain fields of the front matter, and its number of lines."""
-    lines = text.splitlines()
-    if not lines or lines[0].strip() != "---":
-        return {}, 0
-    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
-    pairs = (line.partition(":") for line in lines[1:end] if not line.startswith((" ", "\t", "#")))
-    return {name.strip(): value.strip().strip("\"'") for name, colon, value in pairs if colon}, end + 1 if end else 0
-
-
-def date_in(text: str) -> str | None:
-    """The first date, or date and time, as ISO 8601; a time without a zone stays without one."""
-    found = _DATE.search(text)
-    if found is None:
-        return None
-    day, time, zone = found.groups()
-    return f"{day}T{time}{zone}" if time else day
-
-
-def items(text: str) -> list[MarkdownItem]:
-    """All items of a text, in order."""
-    found: list[MarkdownItem] = []
-    for lines, line, headings, checked in _blocks(text):
-        content = "\n".join(lines).strip()
-        is_label = len(lines) == 1 and content.endswith(":") and not content.startswith("#")  # a label for what follows
-        if content and not is_label and not (len(content) < _MAX_PLACEHOLDER and _EMPTY.match(content)):
-            found.append(MarkdownItem(content, line, headings, checked))
-    return found
-
-
-def _blocks(text: str) -> Iterator[tuple[list[str], int, tuple[str, ...], bool | None]]:
-    headings: list[tuple[int, str]] = []
-    _, begin = front_matter(text)
-    block: list[str] = []
-    first, indent, checked, columns = 0, -1, None, []  # type: ignore[var-annotated]
-    fence, comment, gap = "", False, False
-
-    def current() -> tuple[list[str], int, tuple[str, ...], bool | None]:
-        return block, first, tuple(title for _, title in headings), checked
-
-    for number, line in enumerate(text.splitlines()[begin:], begin + 1):
-        if fence:
-            block.append(line)
-            fence = "" if line.strip().startswith(fence) and not line.strip().strip(fence[0]) else fence
-            continue
-        if comment or (line.lstrip().startswith("<!--") and "-->" not in line):
-            comment = "-->" not in line
-            continue
-        if line.strip().startswith("<!--") and line.strip().endswith("-->"):
-            continue
-        opening = _FENCE.match(line)
-        if opening:
-            fence = opening[1]
-            first = first if block else number
-            block.append(line)
-            continue
-        heading, item = _HEADING.match(line), _ITEM.match(line)
-        is_row = line.lstrip().startswith("|")
-        ends = bool(heading) or is_row or (item is not None and len(item[1]) <= max(indent, 0))
-        ends = ends or (gap and bool(line.strip()) and not (indent >= 0 and line.startswith((" ", "\t"))))
-        ends = ends or (item is not None and indent < 0)
-        if ends:
-            yield current()
-            block, indent, checked = [], -1, None
-        gap = not line.strip()
-        if heading:
-            headings = [each for each in headings if each[0] < len(heading[1])]
-            headings.append((len(heading[1]), heading[2].rstrip().rstrip("#").strip("* \t")))
-            columns = []
-        elif is_row:
-            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-            if not columns:
-                columns = cells
-            elif not _RULE.match(line.strip()):
-                block, first = [_row(columns, cells)], number
-                yield current()
-                block = []
-        elif item and not block:
-            first, indent, block = number, len(item[1]), [item[3]]
-            checked = None if item[2] is None else item[2] != " "
-        elif line.strip():
-            columns = []
-            first = first if block else number
-            block.append(
-                line.strip() if indent < 0 else line[min(indent + 2, len(line) - len(line.lstrip())) :].rstrip()
-            )
-    yield current()
-
-
-def _row(columns: list[str], cells: list[str]) -> str:
-    pairs = ((columns[at] if at < len(columns) else "", cell) for at, cell in enumerate(cells) if cell)
-    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in pairs)
-
 
 _STATUSES = {"open": "open", "in-progress": "in-progress", "done": "done"}
 _SPRINT_TAGS = ["bmad", "bmad.sprint"]
@@ -290,8 +163,7 @@ def _story_item(item: MarkdownItem, section: str, title: str, done: bool) -> Ing
 
 
 def _title(source: Source) -> str:
-    first = next((line.strip("# ") for line in source.lines if line.startswith("# ")), "")
-    return first or posixpath.basename(source.name).removesuffix(".md")
+    return first_title(source.lines) or posixpath.basename(source.name).removesuffix(".md")
 
 
 def _status(source: Source) -> str:

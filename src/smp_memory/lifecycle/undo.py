@@ -26,7 +26,7 @@ USER = "user"  # who writes on the command line without a name
 DONE = {PUT: "added", CHANGE: "changed", DELETE: "deleted", RESTORE: "restored"}
 
 
-class Step(NamedTuple):
+class ChangedMemory(NamedTuple):
     """What happened to one memory."""
 
     record: Record
@@ -39,7 +39,7 @@ class LastChange(NamedTuple):
     op: str  # put, change, delete or restore
     at: str
     by: str | None
-    steps: list[Step]
+    steps: list[ChangedMemory]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -95,9 +95,9 @@ def _is_together(entry: Entry, last: Entry) -> bool:
     return entry is last or (bool(last.tx) and entry.tx == last.tx) or (entry.at, entry.op) == (last.at, DELETE)
 
 
-def _step(session: str, history: RecordHistory) -> Step | None:
+def _step(session: str, history: RecordHistory) -> ChangedMemory | None:
     record, last = history.record(session), history.steps(with_edits=False)[-1]
-    return Step(record, last["revision"], last.get("changes", {})) if record is not None else None
+    return ChangedMemory(record, last["revision"], last.get("changes", {})) if record is not None else None
 
 
 def revert(transaction: Transaction, change: LastChange) -> None:

@@ -58,16 +58,19 @@ _CUES = {  # by language: one of them is in every instruction
 # A wish for the moment, in any language: no standing instruction.
 _MOMENT = (
     r"\b(?:yet|for now|(?:right|just) now|at the moment|for the moment|this time(?! on)|(?<!f )(?<!m )(?<!g )today|tomorrow|tonight|this (?:morning|afternoon|week|sprint|page|screenshot|request|call|option|one)|by (?:noon|tonight|\w+day|eod|\d)|(?:until|till) (?:\d|then|noon|next|\w+day|i\b|we\b)|for (?:this|that|the current) (?:test|file|page|function|fix|run|branch|commit|pr|ticket|task|bug|change|case|release|screen\w*|meeting)|(?:on|in|for) this (?:dialog|screen|view|form|table|slide|text|draft|e?mail|paragraph)"
-    r"|noch nicht|erst ?mal|vorerst|im moment|gerade|(?<!guten )morgen|(?<!ab )heute|pas encore|encore pas|pour l['’]instant|demain|(?<!d['’])aujourd['’]hui|todavía|aún|por ahora|de momento|mañana|bis (?:ich|wir)|avant que|jusqu|hasta que|пока|ещё не|завтра)\b|まだ|今は|とりあえず|明日|今回|まで"
+    r"|(?:in|on|from|of) this (?:handler|function|method|class|module|component|endpoint|query|script|loop|test|file|branch|pr|commit|case|step|example|service|patch|diff|migration|chart|plot|figure|graph|image|picture|letter|essay|story|recipe|answer|list|message|report|section|chapter|slide|post)|(?:implement|add|fix|do|change|write|make|put|move) (?:that|this|it)(?= in\b| into\b| to\b|$)"
+    r"|noch nicht|erst ?mal|vorerst|im moment|gerade|(?<!guten )morgen|(?<!ab )heute|pas encore|encore pas|pour l['’]instant|demain|(?<!d['’])aujourd['’]hui|todavía|aún|por ahora|de momento|mañana|bis (?:ich|wir)|avant que|jusqu|hasta que|пока|ещё не|завтра)\b|^(?:please )?(?:do not|don['’]?t|use|i(?:['’]d| would) prefer)\b.*\bhere$|(?:do not|don['’]t) [a-z]+ (?:that|this|these|those) \w|^(?:please )?(?:translate|rewrite|rephrase|proofread|paraphrase|summari[sz]e|correct)\b|まだ|今は|とりあえず|明日|今回|まで"
 )
+# Parts of a product: what holds for all of them is a requirement of the task.
+_PRODUCT = r"\b(?:all|every|each) (?:the |of the )?(?:\w+ )?(?:buttons?|screens?|pages?|fields|users?|menus?|icons?|tabs|cards?|windows?|dialogs?|forms?|notifications?|players?|customers?|visitors?|rows?|cells?)\b"
 # Beginnings of sentences that tell a decision, a lesson or what others want.
-_OF_OTHERS = r"(?:according to|lessons?\b|gotcha|(?:final )?decision\b|decided\b|agreed\b|approved\b|décision\b|decisión\b|entscheidung\b|beschlossen\b|for the record, i|he\b|she\b|they\b|laut\b|selon\b|según\b|по словам|merke:|(?:the|my|our|a|der|die|das|mein|le|la|mon|el|mi|мой) \S+ (?:say|said|want|told|tell|like|prefer|mean|ask|need|expect|sagt|will|meint|dit|veut|dice|quiere|хочет|говорит)\w*\b)"
+_OF_OTHERS = r"(?:according to|lessons?\b|gotcha|good to know|note to self|takeaway|pitfall|worth (?:knowing|noting)|for the record: (?!i\b|we\b|please|never|always)|(?:final )?decision\b|decided\b|agreed\b|approved\b|décision\b|decisión\b|entscheidung\b|beschlossen\b|for the record, i|he\b|she\b|they\b|laut\b|selon\b|según\b|по словам|merke:|(?:the|my|our|a|der|die|das|mein|le|la|mon|el|mi|мой) \S+ (?:say|said|want|told|tell|like|prefer|mean|ask|need|expect|sagt|will|meint|dit|veut|dice|quiere|хочет|говорит)\w*\b)"
 # Words after "always" and "never" that make a report or a saying of it, and verbs after "don't" that are no order.
 _REPORTS = (
-    "a|an|the|again|mind|been|had|has|have|heard|knew|known|thought|seen|saw|said|got|did|was|were|is|are|am|will|would|could|should|can|may|might|must|too|that|this|these|those|my|your|our|their|his|her|its|in|on|at|to|of|so|more|less|better|worse|good|great|happy|glad|nice|sure|really|quite|very|fun|there|here|i|you|he|she|it|we|they|when|if|because|since|before|after|ever|once|felt|made|came|went|took|gave|found|left|told|kept|lost|met|won|meant|brought|bought|ran|wrote|spoke|fell|grew|held|led|paid|sold|stood|taught"
+    "a|an|the|again|right|mind|been|had|has|have|heard|knew|known|thought|seen|saw|said|got|did|was|were|is|are|am|will|would|could|should|can|may|might|must|too|that|this|these|those|my|your|our|their|his|her|its|in|on|at|to|of|so|more|less|better|worse|good|great|happy|glad|nice|sure|really|quite|very|fun|there|here|i|you|he|she|it|we|they|when|if|because|since|before|after|ever|once|felt|made|came|went|took|gave|found|left|told|kept|lost|met|won|meant|brought|bought|ran|wrote|spoke|fell|grew|held|led|paid|sold|stood|taught"
     "|understood|love|enough|up|down|calm|say|count|give|easy|hard|interesting|worth|late|busy|ready|underestimate|mine|any|and|or|but|not|for|from|with|as|blame"
 )
-_NO_ORDERS = "worry|know|think|mind|understand|see|believe|remember|recall|have|need|care|get|give|forget|feel|be|you|we|they|i|agree|hesitate|let|say|look|even|really|want|like|sweat|sell|bother|lose|miss|quit|seem|exist|work|panic|hurry|ask me why|beat|rush|wait"
+_NO_ORDERS = "ever|hold|worry|know|think|mind|understand|see|believe|remember|recall|have|need|care|get|give|forget|feel|be|you|we|they|i|agree|hesitate|let|say|look|even|really|want|like|sweat|sell|bother|lose|miss|quit|seem|exist|work|panic|hurry|ask me why|beat|rush|wait"
 _BASE_FORM = r"(?!\w+(?<!ne)(?<!fe)(?<!emb)(?<!proce)(?<!exce)(?<!se)(?<!spe)ed\b)(?!\w{2,}(?<!br)(?<!p)(?<!str)ing\b)(?!\w+(?<!s)(?<!focu)s\b)"
 # What an assistant makes: "I like short answers" is an instruction, "I like hiking" is not. And what one does not want to see in it.
 _MADE = r"(?:answers?|repl(?:y|ies)|responses?|summar(?:y|ies)|code|comments?|commits?|messages?|subjects?|e?-?mails?|dates?|numbers?|names?|lists?|tables?|tests?|reports?|docs?|documents?|documentation|files?|logs?|headings?|titles?|sentences?|texts?|explanations?|examples?|words?|bullet points?|functions?|variables?|branches|diffs?|patches|minutes|notes|emojis?|dependenc(?:y|ies)|prs?|pull requests?|type hints?|identifiers?)"
@@ -130,6 +133,7 @@ _RULES: dict[str, tuple[str, ...]] = {
         # orders that hold by what they say
         r"avoid (?:using )?(?!the |this|that|it\b)[a-z-]+(?: \S|$)|stick to (?!the plan|it\b|this|that)\S|try (?:not to|to (?:always|never|avoid)) (?!panic|worry|think|laugh)\w+ \S|ask (?:me )?first,? (?:then|before)\b|(?:prefix|suffix|name|start|end|tag|label) (?:\w+ )?\w+s (?:with|after|by|like) \S|(?:prefer|favou?r) (?!the |this|that)\S+ \S|(?:quit|refrain from|stop|stop (?:constantly|always)) (?!process|look|work|wait|pretend)\w{2,}ing \S",
         r"(?:try to )?keep (?:your |the |all |my )*(?:\w+ ){0,2}?(?:\w+s|code|documentation|it|history) (?:short|brief|concise|small|simple|pure|clean|linear|green|consistent|readable|under|below|within|at most)\b",
+        r"(?:use|prefer|write) (?!the |this|that|it\b)\S.* in (?:this|our) (?:repo|repository|project|code ?base|monorepo)(?:, not \S.*)?$",
         r"(?:use|treat|follow|apply) \S.* (?:throughout|everywhere|in all|for all|for every|in every|by default|as errors)\b",
         r"(?:use|write|indent|wrap|log|format|sort|prefix|pin|order|spell|name \w+ files)(?!.*\b(?:the|this|that|these|those|it|its|them|my|an?|here|now|option|instead|port|second|first|if|[\w.]+\.(?:py|js|ts|go|rs|md))\b) (?:[\w_-]+s|with \w+ \w+|\w+ (?:units|quotes|spelling|case|english)|[\w_-]+(?: \w+)? (?:for|in|with|as|after) .*\w*)(?: \S.*)?$",
         r"(?:answer|reply|respond|talk|speak|write)(?: (?:to|with) me)?(?: only| always)?(?: in)?(?: plain| simple| british| american)? (?:english|german|french|spanish|russian|japanese|chinese|italian|portuguese|polish|dutch)\b",
@@ -151,11 +155,12 @@ _RULES: dict[str, tuple[str, ...]] = {
         rf" (?:it when you|when you|you (?:to )?\w+|to see|seeing|any\b|(?!this|that)[^,]{{0,30}}?\b(?:{_MADE}|{_UNLOVED}|imports?|classes|styles?)\b|[^,]{{3,50}}[,;:] ?(?:so |and |please )*(?:don['’]?t|do not|never|avoid|use|no|stop|keep|leave|write)\b)",
         rf"i (?:really )?(?:like|want|love|expect|value|need) (?:it (?:when|if) you|(?:my |your |all |only |short |long |brief |concise |small |full )*{_MADE}) \S",
         rf"(?:i like \S.* (?:better|more) than \S)|(?:i(?:['’]m| am| work| live| use| have)|we(?:['’]re| are))\b[^,]{{2,40}}, so (?:please )?(?:{_ORDER}|don['’]?t|no)\b|i (?:want|need) (?:all|every|each) \S+ \S|i (?:insist on|insist that|care (?:a lot |deeply |very much )?(?:about|that)) \S",
+        rf"i (?:want|like|prefer) (?:short|brief|concise|small|terse) {_MADE}$",
         r"i (?:really )?(?:want|need|expect) you to (?:always|never|stop|only|answer|reply|respond) \S|i expect you to \S",
         rf"i(?:['’]d| would) like you to (?:always|never|ask|stop|avoid|answer|reply|respond|only|\S.* (?:before|after|each|every|whenever|{_FROM_NOW}|in future))\b",
         r"(?:i(?:['’]d| would) (?:appreciate it|love it|like it|be (?:happy|glad|grateful)) if you|it(?:['’]d| would) be (?:great|nice|good|better|best|helpful) if you) (?!could|can)(?:would )?(?!have a look|look)\S+ \S",
         r"(?:it|that) (?:really )?(?:bugs|annoys|bothers|irritates|drives) (?:me|us)(?: \w+)? (?:when|if|that) you\b",
-        r"it(?:['’]s| is) (?:a|our) (?:\w+ )?(?:rule|policy|convention)(?: of ours| here)? (?:that|to)\b|.*\bimportant to (?:me|us): \S|(?:it|what)(?:['’]s| is) (?:\w+ )?(?:important|crucial|essential|vital|critical|imperative)(?: (?:to|for) (?:me|us),? that|,? that (?:you|we|all|every|no))\b",
+        r"it(?:['’]s| is) (?:a|our) (?:\w+ )?(?:rule|policy|convention)(?: of ours| here)? (?:that|to)\b|.*\bimportant to (?:me|us): \S|(?:it|what)(?:['’]s| is) (?:\w+ )?(?:important|crucial|essential|vital|critical|imperative)(?: (?:to|for) (?:me|us),? that (?!people|kids?|every (?:kid|one|child|person))|,? that (?:you|we|all|every|no))\b",
         r"call me (?!back|later|when|tomorrow|today|at|on|if|crazy|old|(?:a|an|in|as)\b)\S|(?:call|address|refer to) (?:me|us|users|\w+) as \S",
     ),
     "de": (
@@ -265,7 +270,7 @@ _RULES: dict[str, tuple[str, ...]] = {
         r"(?:ルール|規約|方針|決まり)(?:は|として|では|：|:)|(?:ルール|規約|方針|決まり)です$|は(?:不要|必要ありません|いりません|必須)(?:です)?$|承認が必要|てほしい(?:です)?$|て欲しい(?:です)?$",
     ),
     _QUESTION: (  # questions that ask for a habit
-        r"(?:can|could|would|will) (?:you|we) (?:please |kindly )?(?:(?:always|never) (?!reproduce|see|get)[a-z]+ \S|(?:stop|quit|avoid|mind not) \w{2,}ing \S|not \w+ (?!it\b|that\b|this\b)\S|address me|call me \S|agree (?:that|to) \S)",
+        r"(?:can|could|would|will) (?:you|we) (?:please |kindly )?(?:(?:always|never) (?!reproduce|see|get)[a-z]+ (?!(?:it|this|that|them)\b)\S|(?:stop|quit|avoid|mind not) \w{2,}ing \S|not \w+ (?!it\b|that\b|this\b)\S|address me|call me \S|agree (?:that|to) \S)",
         rf"(?:(?:can|could|would|will) (?:you|we)|would it be possible) (?!suggest|provide).*\b(?:{_FROM_NOW}|in future|by default|every time|a habit|to (?:always|never)|(?:before|after|with) (?:each|every) \w+)\b",
         rf"(?:kannst|könntest|würdest|können|könnten) (?:du|wir) (?:bitte )?(?:.*\b{_GERMAN_ALWAYS} (?!noch|wieder)\S|.*aufhören, \S)",
         rf"(?:tu peux|peux-tu|pourrais-tu|tu pourrais|on peut) (?:s['’]il te plaît )?(?:arrêter (?:de |d['’])\w|.*\b{_FRENCH_ALWAYS})",
@@ -328,7 +333,9 @@ def is_instruction(sentence: str) -> bool:
         languages = languages if wish != folded else [_QUESTION]
         folded = wish
     folded = folded.rstrip(" .!。！…\"')")
-    return any(_rules(language).match(folded) for language in languages) and not pattern(_MOMENT).search(folded)
+    if not any(_rules(language).match(folded) for language in languages):
+        return False
+    return not pattern(_MOMENT).search(folded) and not pattern(_PRODUCT).search(folded)
 
 
 def _languages_in(folded: str) -> list[str]:

@@ -175,7 +175,7 @@ NAMES = {"agent", "id"}  # who it is and of which session
 NOT_FOR_AGENTS = {
     # of a session as a whole, which only a person or a program that looks after it needs
     "anonymised", "anonymised_record", "archived", "change_info", "compact", "config", "erase", "folder", "memory",
-    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "proposals", "keep_proposal", "drop_proposals", "set_config", "size_report", "session_state",
+    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "proposals", "keep_proposal", "drop_proposals", "reopen_proposal", "set_config", "size_report", "session_state",
     "missing", "opened", "scope",
     "state", "stats", "tidy", "validate", "written",
     "get_context",  # the name of a design for what agents have as `query(sort="priority")`

@@ -1,4 +1,4 @@
-"""Events of four hosts are parsed into one vocabulary and answered in each host's format."""
+"""Events of six hosts are parsed into one vocabulary and answered in each host's format."""
 
 from __future__ import annotations
 
@@ -19,24 +19,103 @@ def named(event: str, **fields: Any) -> dict[str, Any]:
     return {"hook_event_name": event, "session_id": "s-1", "cwd": "/w", **fields}
 
 
+CLAUDE_FIELDS = {
+    "session_id": "5d5faac0-3e9a",
+    "transcript_path": "/home/ada/.claude/projects/-w-shop/5d5faac0-3e9a.jsonl",
+    "cwd": "/w/shop",
+}
+CODEX_FIELDS = {
+    "session_id": "019a-7b",
+    "transcript_path": "/home/ada/.codex/sessions/2026/01/31/rollout-2026-01-31T10-00-00-019a-7b.jsonl",
+    "cwd": "/w/shop",
+    "model": "m",
+    "permission_mode": "default",
+}
+GEMINI_FIELDS = {
+    "session_id": "g-1",
+    "transcript_path": "/home/ada/.gemini/tmp/shop/chats/session-2026-01-31T10-00-g1.json",
+    "cwd": "/w/shop",
+    "timestamp": "2026-01-31T10:00:00.000Z",
+}
+GEMINI_ENVIRONMENT = {"GEMINI_SESSION_ID": "g-1", "GEMINI_PROJECT_DIR": "/w/shop", "CLAUDE_PROJECT_DIR": "/w/shop"}
+CURSOR_FIELDS = {
+    "conversation_id": "c-1",
+    "generation_id": "gen-1",
+    "workspace_roots": ["/w/shop"],
+    "cursor_version": "3.7",
+    "transcript_path": None,
+}
+VSCODE_FIELDS = {
+    "timestamp": "2026-01-31T10:00:00.000Z",
+    "cwd": "/w/shop",
+    "session_id": "v-1",
+    "transcript_path": "/home/ada/.config/Code/User/workspaceStorage/1f/GitHub.copilot-chat/transcripts/v-1.jsonl",
+}
+COPILOT_FIELDS = {"session_id": "c3d9430c", "timestamp": "2026-01-31T10:00:00.000Z", "cwd": "/w/shop"}
+COPILOT_ENVIRONMENT = {"COPILOT_CLI": "1", "COPILOT_HOOK_DIR": "/w/shop/.github/hooks", "CLAUDE_PROJECT_DIR": "/w/shop"}
+VSCODE_DOCUMENTED = {"timestamp": "2026-01-31T10:00:00.000Z", "cwd": "/w/shop", "sessionId": "v-1"}
+
+# Host, its event, the event's fields, the environment of the hook.
+REAL_EVENTS: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
+    ("claude-code", "SessionStart", {**CLAUDE_FIELDS, "source": "startup"}, {}),
+    ("claude-code", "UserPromptSubmit", {**CLAUDE_FIELDS, "prompt_id": "p", "permission_mode": "default", "prompt": "x"}, {}),
+    ("claude-code", "Stop", {**CLAUDE_FIELDS, "stop_hook_active": False, "last_assistant_message": "x", "effort": {"level": "high"}}, {}),
+    ("claude-code", "SubagentStart", {**CLAUDE_FIELDS, "agent_id": "a", "agent_type": "dev"}, {}),
+    ("claude-code", "SubagentStop", {**CLAUDE_FIELDS, "agent_id": "a", "agent_type": "dev", "agent_transcript_path": "/a.jsonl"}, {}),
+    ("claude-code", "PreCompact", {**CLAUDE_FIELDS, "trigger": "auto", "custom_instructions": ""}, {}),
+    ("claude-code", "PostCompact", {**CLAUDE_FIELDS, "trigger": "auto", "compact_summary": "x"}, {}),
+    ("claude-code", "SessionEnd", {**CLAUDE_FIELDS, "reason": "other"}, {}),
+    ("claude-code", "SessionStart", {"session_id": "s-1", "cwd": "/w"}, {"CLAUDE_CODE_SESSION_ID": "s-1"}),
+    ("claude-code", "Stop", {**CLAUDE_FIELDS, "transcript_path": "C:\\Users\\ada\\.claude\\projects\\C--w\\5d5faac0-3e9a.jsonl"}, {}),
+    ("claude-code", "Stop", {**CLAUDE_FIELDS, "transcript_path": "/c/projects/-w-GitHub-copilot-chat-rollout-1/5d5faac0-3e9a.jsonl"}, {}),
+    ("codex", "SessionStart", {**CODEX_FIELDS, "source": "startup"}, {"CLAUDE_CODE_SESSION_ID": "another"}),
+    ("codex", "UserPromptSubmit", {**CODEX_FIELDS, "turn_id": "t", "prompt": "x", "transcript_path": None}, {}),
+    ("codex", "Stop", {**CODEX_FIELDS, "turn_id": "t", "last_assistant_message": "x", "stop_hook_active": False}, {}),
+    ("gemini", "SessionStart", {**GEMINI_FIELDS, "source": "startup"}, GEMINI_ENVIRONMENT),
+    ("gemini", "BeforeAgent", {**GEMINI_FIELDS, "prompt": "x"}, {}),
+    ("gemini", "AfterAgent", {**GEMINI_FIELDS, "prompt": "x", "prompt_response": "y"}, {}),
+    ("gemini", "PreCompress", {**GEMINI_FIELDS, "trigger": "auto"}, {}),
+    ("gemini", "SessionEnd", {**GEMINI_FIELDS, "reason": "exit"}, GEMINI_ENVIRONMENT),
+    ("cursor", "sessionStart", {**CURSOR_FIELDS, "session_id": "c-1"}, {}),
+    ("cursor", "beforeSubmitPrompt", {**CURSOR_FIELDS, "prompt": "x", "attachments": []}, {}),
+    ("cursor", "stop", {**CURSOR_FIELDS, "status": "completed"}, {}),
+    ("cursor", "SessionStart", {**CLAUDE_FIELDS, "source": "startup"}, {"CURSOR_VERSION": "3.7"}),
+    ("vscode", "SessionStart", {**VSCODE_FIELDS, "source": "new"}, {"CLAUDE_CODE_SESSION_ID": "another"}),
+    ("vscode", "UserPromptSubmit", {**VSCODE_FIELDS, "prompt": "x"}, {}),
+    ("vscode", "Stop", {**VSCODE_FIELDS, "stop_hook_active": False}, {}),
+    ("copilot", "SessionStart", {**COPILOT_FIELDS, "source": "new", "initial_prompt": "x"}, COPILOT_ENVIRONMENT),
+    ("copilot", "UserPromptSubmit", {**COPILOT_FIELDS, "prompt": "x"}, COPILOT_ENVIRONMENT),
+    ("copilot", "Stop", {**COPILOT_FIELDS, "stop_reason": "end_turn", "transcript_path": "/h/.copilot/session-state/c3d9430c/events.jsonl"}, COPILOT_ENVIRONMENT),
+    ("vscode", "SessionStart", {**VSCODE_DOCUMENTED, "hookEventName": "SessionStart", "source": "new"}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(("host", "name", "fields", "environ"), REAL_EVENTS)
+def test_host_is_recognised_by_its_own_events(
+    host: str, name: str, fields: dict[str, Any], environ: dict[str, str], is_named: bool
+) -> None:
+    payload = fields if "hookEventName" in fields else {**fields, "hook_event_name": name}
+    event = read(payload, host if is_named else "auto", **environ)
+    assert event is not None
+    assert (event.client, event.is_client_certain, event.name) == (host, True, name)
+    assert event.session == (fields.get("session_id") or fields.get("conversation_id") or fields["sessionId"])
+
+
 @pytest.mark.parametrize(
-    ("payload", "environ", "client"),
+    ("payload", "environ"),
     [
-        (named("SessionStart", source="startup"), {}, "claude-code"),
-        (named("UserPromptSubmit", prompt="x", turn_id="t1"), {}, "codex"),
-        (named("SessionStart", transcript_path="/h/sessions/rollout-2026-01-31T10-00-00-019a.jsonl"), {}, "codex"),
-        (named("BeforeAgent", prompt="x", timestamp="2026-01-31T10:00:00Z"), {}, "gemini"),
-        (named("SessionStart", source="startup"), {"GEMINI_PROJECT_DIR": "/w"}, "gemini"),
-        (named("SessionStart", source="startup"), {"GEMINI_API_KEY": "k"}, "claude-code"),
-        ({"hook_event_name": "stop", "conversation_id": "c1", "workspace_roots": ["/w"]}, {}, "cursor"),
-        (named("sessionStart"), {}, "cursor"),
-        (named("SessionStart"), {"CURSOR_VERSION": "3.7"}, "cursor"),
+        (named("SessionStart", source="startup"), {}),
+        (named("SessionStart", source="startup"), {"GEMINI_API_KEY": "k"}),
+        (named("Stop", last_assistant_message="x"), {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another"}),
+        (named("Stop", transcript_path="/home/ada/.qoder/projects/-w/another.jsonl"), {}),
+        (named("Stop", transcript_path=["/projects/-w/s-1.jsonl"]), {}),
     ],
 )
-def test_client_is_detected_from_payload_and_environment(payload: Any, environ: dict[str, str], client: str) -> None:
+def test_host_that_copies_claude_code_is_uncertain(payload: Any, environ: dict[str, str]) -> None:
     event = read(payload, **environ)
     assert event is not None
-    assert event.client == client
+    assert (event.client, event.is_client_certain) == ("claude-code", False)
 
 
 def test_named_client_is_certain() -> None:
@@ -45,10 +124,21 @@ def test_named_client_is_certain() -> None:
     assert (event.client, event.is_client_certain) == ("gemini", True)
 
 
-def test_undetected_client_is_uncertain() -> None:
-    event = read(named("Stop", last_assistant_message="x"))
+def test_vscode_takes_memories_at_the_start_only() -> None:
+    start, prompt = (read({**VSCODE_FIELDS, "hook_event_name": name, "source": "new"}) for name in ("SessionStart", "UserPromptSubmit"))  # fmt: skip
+    assert start is not None
+    assert prompt is not None
+    assert (takes_context(start), takes_context(prompt), start.source) == (True, False, "startup")
+
+
+def test_copilot_cli_is_told_apart_although_the_command_names_vscode() -> None:
+    """Both run the hooks in `.github/hooks`."""
+    event = read(
+        {**COPILOT_FIELDS, "hook_event_name": "UserPromptSubmit", "prompt": "x"}, "vscode", **COPILOT_ENVIRONMENT
+    )
     assert event is not None
-    assert (event.client, event.is_client_certain) == ("claude-code", False)
+    assert (event.client, takes_context(event)) == ("copilot", True)
+    assert json.loads(answer(event, "memories")) == {"additionalContext": "memories"}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.integrations.hooks.hosts import AGENTS, PROJECT, USER, InstallTarget
-from smp_memory.integrations.hooks.last_calls import HOOK_FILES, MCP, TITLES, hosts_with_hooks, last_calls, note_call
+from smp_memory.integrations.hooks.hosts import PROJECT, USER, InstallTarget
+from smp_memory.integrations.hooks.installation import TableHost
+from smp_memory.integrations.hooks.last_calls import MCP, TITLES, WITH_HOOKS, hosts_with_hooks, last_calls, note_call
 from tests.e2e.terminal import Terminal
 from tests.user_state import state_folder, user_state
 
@@ -31,8 +32,9 @@ def root(project: Path) -> Path:
     return project / ".bmad/memory"
 
 
-def call_hook(project: Path, client: str, **environment: str) -> None:
+def call_hook(project: Path, client: str, fields: dict[str, str] | None = None, **environment: str) -> None:
     event = {"hook_event_name": "UserPromptSubmit", "session_id": "s1", "prompt": "a secret plan", "cwd": str(project)}
+    event |= fields or {}
     source = str(Path(smp_memory.__file__).parents[1])
     subprocess.run(
         [sys.executable, "-m", "smp_memory", "hook", "--client", client, "--wait"],
@@ -51,6 +53,16 @@ def test_hook_leaves_the_time_of_its_call_and_no_content(project: Path, capsys: 
     assert (path.name, path.read_bytes()) == ("codex", b"")
     assert "Codex: last call just now" in Terminal(capsys).ok("doctor")
     assert "Codex: last call just now" in Terminal(capsys).ok()
+
+
+def test_claude_code_is_named_by_its_own_call(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command that is installed for Claude Code does not name it, because other hosts run the same hooks."""
+    cli = Terminal(capsys)
+    cli.ok("install", "claude-code", "--yes")
+    call_hook(project, "auto", {"transcript_path": "/home/ada/.claude/projects/-w-shop/s1.jsonl"})
+    assert "Claude Code: last call just now" in cli.ok("doctor")
+    call_hook(project, "auto")
+    assert sorted(last_calls(user_state(root(project)))) == ["claude-code", "other"]
 
 
 def test_call_for_a_store_that_is_not_trusted_is_not_noted(project: Path) -> None:
@@ -83,16 +95,16 @@ def test_installed_host_that_never_called_is_named(project: Path, capsys: pytest
     ]
 
 
-@pytest.mark.parametrize("host", HOOK_FILES)
+@pytest.mark.parametrize("host", WITH_HOOKS)
 @pytest.mark.parametrize("scope", [PROJECT, USER])
 def test_hooks_are_found_where_they_are_installed(project: Path, host: str, scope: str) -> None:
     target = InstallTarget(scope, str(project), str(project / "home"), {})
     assert hosts_with_hooks(str(project), {}) == []
-    edit = next(edit for edit in AGENTS[host].edits(target, "smp") if edit.path.endswith(HOOK_FILES[host][3]))
+    edit = next(edit for edit in TableHost(host).edits(target, "smp") if "hooks" in edit.about)
     Path(edit.path).parent.mkdir(parents=True)
     Path(edit.path).write_text(edit.installed())
     assert hosts_with_hooks(str(project), {}) == [host]
-    assert TITLES[host] == AGENTS[host].TITLE
+    assert TITLES[host] == TableHost(host).TITLE
 
 
 def test_settings_that_are_a_pipe_do_not_block(project: Path) -> None:

@@ -14,7 +14,8 @@ import yaml
 
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.integrations.hooks.file_edit import server_command
-from smp_memory.integrations.hooks.hosts import ClaudeCode
+from smp_memory.integrations.hooks.hosts import HOSTS
+from smp_memory.integrations.hooks.installation import hook_entries
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "plugin"
@@ -27,7 +28,7 @@ def read(name: str) -> Any:
 
 def test_plugin_hooks_equal_those_that_install_writes() -> None:
     assert read("hooks/hooks.json")["hooks"] == {
-        event: [group] for event, group in ClaudeCode().hooks("smp hook").items()
+        event: [group] for event, group in hook_entries(HOSTS["claude-code"].parts[0], "smp hook").items()
     }
     assert set(read("hooks/hooks.json")) <= {"description", "hooks"}  # Codex refuses any other
 

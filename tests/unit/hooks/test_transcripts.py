@@ -31,7 +31,7 @@ def result(uuid: str, parent: str) -> dict[str, Any]:
 
 
 def said(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(turn.role, turn.text) for turn in transcripts.claude_turns(lines)]
+    return [(turn.role, turn.text) for turn in transcripts.claude_turns(enumerate(lines))]
 
 
 def test_prompts_and_final_replies_are_turns() -> None:
@@ -49,7 +49,7 @@ def test_prompts_and_final_replies_are_turns() -> None:
         ("user", "And the tests?"),
         ("assistant", "All pass."),
     ]
-    turns = transcripts.claude_turns(lines)
+    turns = transcripts.claude_turns(enumerate(lines))
     assert [turn.key for turn in turns] == ["u1", "a2", "u2", "a3"]
     assert turns[0].at == "2026-01-31T10:00:00.000Z"
 
@@ -91,7 +91,7 @@ def test_lines_that_are_no_conversation_are_left_out() -> None:
 
 def test_prompt_key_equals_that_of_its_event() -> None:
     lines = [user("u1", None, "One", promptId="p1"), user("u2", "u1", "Two", promptId="p1"), user("u3", "u2", "Three", promptId="p2")]  # fmt: skip
-    assert [turn.key for turn in transcripts.claude_turns(lines)] == ["prompt:p1", "u2", "prompt:p2"]
+    assert [turn.key for turn in transcripts.claude_turns(enumerate(lines))] == ["prompt:p1", "u2", "prompt:p2"]
 
 
 def test_compaction_summary_is_kept_as_a_summary() -> None:
@@ -119,7 +119,7 @@ def test_codex_rollout_is_parsed_into_turns() -> None:
         {"timestamp": "x", "type": "compacted", "payload": {"message": "They use OAuth.", "replacement_history": []}},
         {"timestamp": "x", "type": "world_state", "payload": None},
     ]  # fmt: skip
-    turns = transcripts.codex_turns(lines)
+    turns = transcripts.codex_turns(enumerate(lines))
     assert [(turn.role, turn.text) for turn in turns] == [
         ("user", "Use OAuth"),
         ("assistant", "Done"),
@@ -130,9 +130,8 @@ def test_codex_rollout_is_parsed_into_turns() -> None:
 
 
 def test_same_text_at_another_time_is_another_turn() -> None:
-    turns = transcripts.codex_turns(
-        [item("user", "yes", at="1"), item("user", "yes", at="2"), item("user", "yes", at="2")]
-    )
+    lines = [item("user", "yes", at="1"), item("user", "yes", at="2"), item("user", "yes", at="2")]
+    turns = transcripts.codex_turns(enumerate(lines))
     assert [turn.key for turn in turns].count(turns[0].key) == 1
     assert turns[1].key == turns[2].key
 
@@ -175,7 +174,7 @@ def test_line_with_unexpected_types_is_skipped_alone(odd: Any) -> None:
     planted = [{**fine, name: odd} for name in fine]
     planted += [{**fine, "payload": {**message, name: odd}} for name in message]
     for each in planted:
-        assert transcripts.codex_turns([each, fine])[-1].text == "Use OAuth"
+        assert transcripts.codex_turns(enumerate([each, fine]))[-1].text == "Use OAuth"
 
 
 def test_pipe_as_transcript_is_not_read(tmp_path: Path) -> None:

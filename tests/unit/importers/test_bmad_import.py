@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.importers.bmad import find_memory_files
-from smp_memory.importers.bmad_stories import action_key, items
-from smp_memory.importers.ingest import SESSION, IngestReport, ingest_files
+from smp_memory.importers.bmad_stories import action_key
+from smp_memory.importers.import_run import IngestReport
+from smp_memory.importers.ingest import import_from
+from smp_memory.importers.markdown_items import items
 from smp_memory.integrations.bmad.project import find_project
 from smp_memory.memory import Memory
 from smp_memory.privacy.fence import fence
 from tests.unit.bmad import projects
+
+SESSION = "bmad-import"
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def memory() -> Iterator[Memory]:
 def imported(memory: Memory, root: Path, **options: Any) -> IngestReport:
     project = find_project(str(root))
     assert project is not None
-    return ingest_files(memory, find_memory_files(project), "bmad", **options)
+    return import_from(memory, "bmad", root, **options)
 
 
 def said(memory: Memory, type: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp_memory.importers.bmad_stories import date_in, front_matter, items
+from smp_memory.importers.markdown_items import date_in, front_matter, items
 
 TEXT = """---
 title: "A: b"

@@ -105,3 +105,54 @@ def test_deleted_turn_proposes_nothing(session: smp_memory.SessionMemory) -> Non
 def test_proposal_stays_closed_when_the_memory_is_deleted(session: smp_memory.SessionMemory) -> None:
     session.delete(session.keep_proposal("TURN-0002").id)
     assert listed(session) == ALL[1:]
+
+
+def test_single_proposal_of_a_turn_is_dropped_and_reopened(session: smp_memory.SessionMemory) -> None:
+    decision = session.proposals()[1]
+    session.drop_proposals(decision)
+    assert listed(session) == [ALL[0], ALL[2]]
+    session.reopen_proposal(decision)
+    assert listed(session) == ALL
+
+
+def test_proposal_says_itself_which_one_is_kept(session: smp_memory.SessionMemory) -> None:
+    assert session.keep_proposal(session.proposals()[2]).type == "preference"
+    assert listed(session) == ALL[:2]
+
+
+def test_proposal_kept_as_another_type_and_in_other_words_is_closed(session: smp_memory.SessionMemory) -> None:
+    preference = session.proposals()[2]
+    kept = session.keep_proposal(preference, "learning", "Only the pipeline writes to the main branch")
+    assert (kept.type, kept.turn_ref) == ("learning", "TURN-0001")
+    assert listed(session) == ALL[:2]
+    session.reopen_proposal(preference, kept, by="ada")
+    assert listed(session) == ALL
+    assert [each.id for each in session.records(include_deleted=True) if each.deleted] == [kept.id]
+
+
+def test_undone_keeping_can_be_repeated(session: smp_memory.SessionMemory) -> None:
+    finding = session.proposals()[0]
+    session.reopen_proposal(finding, session.keep_proposal(finding))
+    assert listed(session) == ALL
+    assert session.keep_proposal(finding).text == LOCK
+    assert listed(session) == ALL[1:]
+
+
+def test_setting_of_a_session_switches_its_proposals_off(
+    memory: smp_memory.Memory, session: smp_memory.SessionMemory
+) -> None:
+    imported = memory.create_session("imported", config={"proposals.enabled": False})
+    imported.add_turn("user", REDIS)
+    assert imported.proposals() == []
+    assert listed(memory) == ALL
+    memory.set_config("proposals.enabled", False)
+    with smp_memory.open(memory.root) as again:
+        assert again.proposals() == []
+
+
+def test_sessions_are_read_as_they_are_needed(memory: smp_memory.Memory, session: smp_memory.SessionMemory) -> None:
+    memory.create_session("later").add_turn("user", "We decided to use Postgres for the orders.")
+    by_session = memory.proposals_by_session()
+    assert next(by_session)[0].id == "later"
+    session.drop_proposals("TURN-0001")  # seen, because the session was not read yet
+    assert [each.type for each in next(by_session)[1]] == ["finding"]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory.importers.ingest import import_from
 from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
-from smp_memory.integrations.mcp.graph_file import export_file, graph_lines, import_file, import_once, parse
+from smp_memory.integrations.mcp.graph_file import export_file, graph_lines, import_once, parse
 from smp_memory.privacy.fence import fence
 
 
@@ -192,9 +193,9 @@ def test_import_and_export_of_a_file_round_trip(tmp_path: Path) -> None:
     source, target = tmp_path / "memory.jsonl", tmp_path / "out.jsonl"
     source.write_text("\n".join(lines))
     with smp_memory.open(tmp_path / "store") as memory:
-        first = import_file(memory, str(source))
-        assert first.counts == {"entities": 2, "observations": 4, "relations": 1}
-        assert import_file(memory, str(source)).counts == {"entities": 0, "observations": 0, "relations": 0}
+        first = import_from(memory, "mcp-memory", source)
+        assert first.added == {"entity": 2, "observation": 4, "relation": 1}
+        assert import_from(memory, "mcp-memory", source).added == {}
         export_file(memory, str(target))
     assert target.read_text() == source.read_text()
     assert target.stat().st_mode & 0o777 == 0o600
@@ -221,7 +222,7 @@ def test_file_is_imported_once_so_that_deletions_last(tmp_path: Path) -> None:
         assert graph.read()["entities"] == []
 
 
-def test_oversized_items_are_reported_and_the_others_imported(memory: Any) -> None:
+def test_oversized_items_are_reported_and_the_others_imported(memory: Any, tmp_path: Path) -> None:
     huge = "x" * 2_000_000
     lines = [
         {"type": "entity", **entity("Ada", "likes tea", huge, "plays chess")},
@@ -229,9 +230,10 @@ def test_oversized_items_are_reported_and_the_others_imported(memory: Any) -> No
         {"type": "relation", **relation("Ada", huge)},
         {"type": "entity", **entity("Bob", "y" * 400_000)},
     ]
-    done = import_file(memory, "\n".join(map(json.dumps, lines)).encode())
-    assert [line for line, _ in done.problems] == [1, 2, 3]
-    assert all(huge not in why for _, why in done.problems)
+    (tmp_path / "memory.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = import_from(memory, "mcp-memory", tmp_path / "memory.jsonl")
+    assert [each.line for each in done.unread] == [1, 2, 3]
+    assert all(huge not in each.why for each in done.unread)
     assert KnowledgeGraph(memory).read()["entities"] == [
         entity("Ada", "likes tea", "plays chess"),
         entity("Bob", "y" * 400_000),

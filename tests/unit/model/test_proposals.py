@@ -8,7 +8,15 @@ import pytest
 
 from smp_memory.model.proposals import proposals_in
 from smp_memory.model.standing_instructions import instructions_in
-from tests.proposal_set import DEVELOPMENT, HELD_OUT, Quality, turns, wishes
+from tests.proposal_set import (
+    DEVELOPMENT,
+    HELD_OUT,
+    IMPORTED_DEVELOPMENT,
+    IMPORTED_HELD_OUT,
+    Quality,
+    turns,
+    wishes,
+)
 
 
 def quality_of_proposals(part: str) -> Quality:
@@ -33,7 +41,15 @@ def quality_of_wishes(part: str) -> Quality:
     return Quality.of(sum(each.is_wish and is_found for each, is_found in found), wrong, missed)
 
 
-@pytest.mark.parametrize(("part", "precision", "recall"), [(DEVELOPMENT, 0.97, 0.93), (HELD_OUT, 0.97, 0.51)])
+@pytest.mark.parametrize(
+    ("part", "precision", "recall"),
+    [
+        (DEVELOPMENT, 0.97, 0.93),
+        (HELD_OUT, 0.97, 0.51),
+        (IMPORTED_DEVELOPMENT, 0.93, 0.7),
+        (IMPORTED_HELD_OUT, 0.85, 0.48),
+    ],
+)
 def test_proposals_are_precise_and_few_are_missed(part: str, precision: float, recall: float) -> None:
     quality = quality_of_proposals(part)
     assert quality.precision >= precision, quality.wrong
@@ -47,10 +63,10 @@ def test_standing_wishes_are_precise_and_few_are_missed(part: str, precision: fl
     assert quality.recall >= recall, quality.missed
 
 
-@pytest.mark.parametrize("part", [DEVELOPMENT, HELD_OUT])
+@pytest.mark.parametrize("part", [DEVELOPMENT, HELD_OUT, IMPORTED_DEVELOPMENT, IMPORTED_HELD_OUT])
 def test_at_least_half_of_the_labelled_turns_propose_nothing(part: str) -> None:
     labelled = turns(part)
-    assert len(labelled) >= 200
+    assert len(labelled) >= 100
     assert sum(not turn.types for turn in labelled) * 2 >= len(labelled)
 
 
@@ -71,6 +87,24 @@ def test_heading_announces_the_next_line() -> None:
 @pytest.mark.parametrize("role", ["system", "tool", "architect", ""])
 def test_other_roles_propose_nothing(role: str) -> None:
     assert proposals_in("Decision: weekly releases only.", role) == []
+
+
+def test_items_of_a_list_of_guesses_propose_nothing() -> None:
+    items = "\n\n1. The worker crashed because it ran out of memory.\n2. We keep the queue as it is."
+    assert proposals_in(f"I have two hypotheses:{items}", "assistant") == []
+    assert [type for type, _ in proposals_in(f"This is what I know:{items}", "assistant")] == ["finding", "decision"]
+
+
+def test_orders_of_a_task_are_no_preferences_unless_they_last() -> None:
+    assert proposals_in("Write unit tests for it. Never use mocks.", "user") == []
+    assert proposals_in("Write unit tests for it. From now on never use mocks.", "user") == [
+        ("preference", "From now on never use mocks.")
+    ]
+
+
+@pytest.mark.parametrize("text", ["Caveat: The messages below say: decided: weekly releases.", "API Error: it failed because the server is busy."])  # fmt: skip
+def test_text_of_a_host_proposes_nothing(text: str) -> None:
+    assert proposals_in(text, "user") == proposals_in(text, "assistant") == []
 
 
 def test_pasted_text_of_a_user_proposes_nothing() -> None:

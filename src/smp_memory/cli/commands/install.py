@@ -1,29 +1,52 @@
-"""Commands for coding agents: install, trust, hook. `cli.main` runs hook without this module, which provides its help."""
+"""Commands for coding agents: install, hook. `cli.main` runs hook without this module, which provides its help."""
 
 from __future__ import annotations
 
 import os
 
 from smp_memory.cli.render import color_diff, paint, table
+from smp_memory.discovery import project_folder
 from smp_memory.errors import UserError, install_command
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
+from smp_memory.integrations.hooks import hosts
 from smp_memory.integrations.hooks.events import CLIENTS
-from smp_memory.integrations.hooks.file_edit import BACKUP, FileEdit, command_here, diff, environment_of
-from smp_memory.integrations.hooks.hosts import AGENTS, PROJECT, USER, InstallTarget, project_folder
-from smp_memory.trust import held_settings
+from smp_memory.integrations.hooks.file_edit import (
+    BACKUP,
+    FileEdit,
+    command_here,
+    diff,
+    environment_of,
+    stated_store,
+)
+from smp_memory.integrations.hooks.hosts import PROJECT, USER, InstallTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Protocol
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config.settings import HeldSetting
-    from smp_memory.integrations.hooks.hosts import Host
 
-HOSTS = (*AGENTS, "bmad")
+    class Host(Protocol):
+        """A program that SMP can be installed into."""
+
+        TITLE: str  # its name
+        ABOUT: str  # what is installed, in a few words
+        SCOPES: tuple[str, ...]  # for a project, for a user
+
+        def is_present(self, target: InstallTarget) -> bool:
+            """Whether this machine, or this project, has the host."""
+
+        def edits(self, target: InstallTarget, command: str) -> list[FileEdit]:
+            """The changes, one for each file."""
+
+        def hints(self, target: InstallTarget) -> list[str]:
+            """What a person should know or do afterwards, in sentences."""
+
+
+HOSTS = (*hosts.HOSTS, "bmad")
 
 
 def install_arguments(parser: Parser) -> None:
@@ -48,7 +71,7 @@ def install_arguments(parser: Parser) -> None:
 
 
 def run_install(call: Invocation) -> int | None:
-    """Add hooks and the MCP server to the settings of a coding agent; --undo removes them.
+    """Add hooks, the MCP server and rules to the settings of a coding agent; --undo removes them.
 
     The changes are shown first, as a diff; a script needs --yes. Everything else in the files stays as it is, byte for byte,
     and a copy of each changed file is kept beside it (.smp-backup) until --undo. Running it twice changes nothing.
@@ -60,6 +83,8 @@ def run_install(call: Invocation) -> int | None:
       smp install claude-code --yes
       smp install codex --user --yes
       smp install gemini --undo --yes
+      smp install vscode --yes
+      smp --root ~/memories install windsurf --yes
       smp install bmad --memlog --dry-run
     """
     options = call.options
@@ -69,9 +94,10 @@ def run_install(call: Invocation) -> int | None:
         _list_hosts(call, project)
         return None
     extras = frozenset(name for name in ("memlog", "workflows") if getattr(options, name))
-    scope = USER if options.user else PROJECT
-    where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras, _named_store(call))
     selected = _host(options.host)
+    scope = _scope(call, selected)
+    store = _named_store(call, scope)
+    where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras, store)
     module_command = _module_command(call, start) if options.with_module else []
     edits = selected.edits(where, _command(call))
     if not edits:
@@ -84,10 +110,10 @@ def run_install(call: Invocation) -> int | None:
     is_done = bool(changes) and not options.dry_run and _is_confirmed(call, changes)
     if is_done:
         for edit, before, after in changes:
-            _write(edit, before, after, is_shared=where.scope == PROJECT, undo=options.undo)
+            _write(edit, before, after, where, undo=options.undo)
     trusted = None
     if scope == PROJECT and not options.undo and not options.dry_run and (is_done or not changes):
-        trusted = _trust_store(_named_store(call), start)
+        trusted = _trust_store(store, start)
     data = {
         "host": options.host,
         "scope": where.scope,
@@ -97,7 +123,7 @@ def run_install(call: Invocation) -> int | None:
         "trusted": trusted,
     }
     if trusted is not None and not options.json:
-        call.notify(f"Hooks use the store {trusted}. To undo: smp trust --revoke")
+        call.notify(f"{selected.TITLE} uses the store {trusted}. To undo: smp trust --revoke")
     if module_command:
         data["module"] = _install_module(call, module_command, ask=not options.dry_run)
     hints = [] if options.undo else selected.hints(where)
@@ -105,18 +131,33 @@ def run_install(call: Invocation) -> int | None:
     return None if is_done or options.dry_run or not changes else 1
 
 
+def _scope(call: Invocation, host: Host) -> str:
+    """What was asked for, else the first that the host has: a few have MCP servers for all projects only."""
+    options = call.options
+    asked = USER if options.user else PROJECT if options.project else None
+    if asked is not None and asked not in host.SCOPES:
+        raise UserError(f"{host.TITLE} has MCP servers for all your projects only: smp install {options.host} --user")
+    if asked is None and PROJECT not in host.SCOPES and not options.json:
+        call.notify(f"{host.TITLE} has MCP servers for all your projects only, so this is not for one project.")
+    return asked or host.SCOPES[0]
+
+
 def _host(name: str) -> Host:
-    if name in AGENTS:
-        return AGENTS[name]
+    if name in hosts.HOSTS:
+        from smp_memory.integrations.hooks.installation import TableHost
+
+        return TableHost(name)
     from smp_memory.integrations.bmad import customisation
 
     return customisation
 
 
-def _named_store(call: Invocation) -> str:
-    """The address of a store that is no folder, which hosts must name: nobody finds it from the project's folder."""
+def _named_store(call: Invocation, scope: str = PROJECT) -> str:
+    """The address of a store that hosts must name, because nobody finds it from the project's folder: one that is no folder, or the one for all projects."""
     from smp_memory.model.ids import scheme_of, without_password
 
+    if call.options.root and scope == USER and not scheme_of(call.options.root):
+        return os.path.abspath(str(call.options.root))
     return without_password(call.root) if call.root and scheme_of(call.root) else ""
 
 
@@ -141,27 +182,31 @@ def _list_hosts(call: Invocation, project: str) -> None:
         for scope in (PROJECT, USER):
             where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, store=_named_store(call))
             row["detected"] = row.get("detected", False) or each.is_present(where)
-            row[scope] = _state(each.edits(where, _command(call)))
+            row[scope] = _state(call, each, where)
         rows.append(row)
     call.answer(rows, _hosts_table(call, rows, project))
 
 
-def _state(edits: list[FileEdit]) -> str:
-    if not edits:
-        return "–"
+def _state(call: Invocation, host: Host, where: InstallTarget) -> str:
+    if where.scope not in host.SCOPES:
+        return ""
+    edits = host.edits(where, _command(call))
     try:
+        if not where.store:  # the one that the files name, so that an installation for it is recognised
+            where.store = next(filter(None, (stated_store(edit.now()) for edit in edits)), "")
+            edits = host.edits(where, _command(call)) if where.store else edits
         installed = [edit.is_installed for edit in edits]
         ours = [edit.now() != edit.without() for edit in edits]
     except UserError:
         return "cannot be read"
-    if all(installed):
+    if edits and all(installed):
         return "installed"
     return "in part" if any(ours) else "–"
 
 
 def _hosts_table(call: Invocation, rows: list[dict[str, Any]], project: str) -> Iterator[str]:
     cells = [(row["host"], "yes" if row["detected"] else "–", row[PROJECT], row[USER], row["about"]) for row in rows]
-    yield from table(("host", "found", "in this project", "for you", "what is installed"), cells, call.screen.width)
+    yield from table(("host", "found", "project", "user", "what is installed"), cells, call.screen.width)
     yield ""
     yield f"The project is {project}. To install: smp install {rows[0]['host']}"
 
@@ -228,11 +273,12 @@ def _result_lines(
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
             from smp_memory.cli.commands.servers import MCP_PACKAGES
 
-            yield f"The MCP server needs one more package: {install_command(*MCP_PACKAGES)}. The hooks do not."
+            only = " The hooks do not." if any("hooks" in edit.about for edit, _, _ in changes) else ""
+            yield f"The MCP server needs one more package: {install_command(*MCP_PACKAGES)}.{only}"
         from smp_memory.integrations.hooks.entry_point import find_store
 
         if not _named_store(call) and find_store(os.getcwd(), os.environ) is None:
-            yield "There is no store here yet: the hooks do nothing without one. Create it: smp init"
+            yield "There is no store here yet: nothing is recalled or recorded without one. Create it: smp init"
 
 
 def _command_notes(call: Invocation) -> Iterator[str]:
@@ -247,28 +293,34 @@ def _command_notes(call: Invocation) -> Iterator[str]:
         yield f"{command} exists on this machine only. If others use the same files: --command smp"
 
 
-def _write(edit: FileEdit, before: str, after: str, *, is_shared: bool, undo: bool) -> None:
+def _write(edit: FileEdit, before: str, after: str, where: InstallTarget, *, undo: bool) -> None:
     """Replace the file atomically; it keeps its mode, and a backup of the original is kept until --undo."""
     if edit.now() != before:  # changed while a person read the diff, or by the host itself
         raise UserError(f"{edit.path} was changed by another program. It was not written; try again.", path=edit.path)
     disk, backup = Disk(RealSystem()), edit.path + BACKUP
     if not after:
         disk.remove(edit.path)
-        folder = os.path.dirname(edit.path)
-        if os.path.basename(folder).startswith("."):  # a folder of the host, such as .claude; not the project itself
-            try:
-                os.rmdir(folder)  # only if it is empty now
-            except OSError:
-                pass
+        _remove_empty_folders(os.path.dirname(edit.name), where.project if where.scope == PROJECT else where.home)
     else:
         os.makedirs(os.path.dirname(edit.path), exist_ok=True)  # a folder of the host, with the user's default mode
-        mode = os.stat(edit.path).st_mode & 0o777 if before else 0o644 if is_shared else 0o600
+        mode = os.stat(edit.path).st_mode & 0o777 if before else 0o644 if where.scope == PROJECT else 0o600
         if before and not undo and edit.without() == before:
             disk.replace(backup, before.encode("utf-8"))
         disk.replace(edit.path, after.encode("utf-8"))
         os.chmod(edit.path, mode)
     if undo:
         disk.remove(backup)
+
+
+def _remove_empty_folders(folder: str, top: str) -> None:
+    """Remove folders of the host that are empty now, such as .kiro/steering and .kiro: hidden ones and those inside of them."""
+    below = os.path.join(os.path.abspath(top), "")
+    while folder.startswith(below) and f"{os.sep}." in folder[len(below) - 1 :]:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+        folder = os.path.dirname(folder)
 
 
 # -- BMAD's own installer
@@ -299,95 +351,6 @@ def _install_module(call: Invocation, words: list[str], *, ask: bool) -> dict[st
     if is_confirmed:
         run(words)
     return {"command": words, "ran": is_confirmed}
-
-
-# -- trust
-
-
-def trust_arguments(parser: Parser) -> None:
-    parser.is_about_store = True
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
-    what.add_argument("--list", action="store_true", help="list the stores that you trust")
-    parser.add_argument("--yes", action="store_true", help="accept settings that lower protection without a question")
-
-
-def run_trust(call: Invocation) -> None:
-    """Trust the store of this project: hooks recall from it and record to it from now on, for you on this machine.
-
-    A store that you created with `smp init`, or named by its path (--root, SMP_ROOT, smp_memory.open(folder)), is trusted
-    already. A store of a cloned repository is not: its memories were written by somebody else, and an agent would act on
-    them. Read them first (smp list, smp query, an editor). Trust belongs to a store at its path: after it was moved or
-    replaced, trust it again.
-
-    Trust covers the settings as they are. If the store's files, after a `git pull` or an edit, lower protection (less redaction,
-    earlier removal, more that is told or recorded), the trusted values hold until you run `smp trust` again, which shows the change.
-
-    Examples:
-      smp trust
-      smp trust --list
-      smp trust --revoke
-    """
-    if call.options.list:
-        stores = _trusted_stores()
-        call.answer(stores, _store_lines(stores))
-        return
-    call.mentions_trust = False
-    memory = call.memory
-    before, changes = memory.is_trusted, [] if call.options.revoke else held_settings(memory.store)
-    if call.options.revoke:
-        memory.distrust()
-    elif _accepts(call, changes):
-        memory.trust()
-        if not memory.store.state.on_disk:
-            raise UserError(
-                "Trust cannot be stored: your home folder belongs to another user or is not writable. "
-                "Set SMP_STATE_DIR to a folder of your own."
-            )
-    else:
-        raise UserError("Nothing was changed: the settings that you trusted before still hold.")
-    data = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
-    if changes:
-        data["settings"] = [
-            {"session": each.session or None, "key": each.key, "before": each.trusted, "now": each.stated}
-            for each in changes
-        ]
-    call.answer(data, _trust_lines(data))
-
-
-def _accepts(call: Invocation, changes: list[HeldSetting]) -> bool:
-    """Show the settings that lower protection, old → new, and ask; without a terminal only `--yes` accepts them."""
-    if not changes:
-        return True
-    call.notify("These settings would lower protection:")
-    for each in changes:
-        call.notify(f"  {each}" + (f" (session {each.session})" if each.session else ""))
-    if not call.is_interactive and not call.options.yes:
-        raise UserError(
-            "Nothing was changed: there is no terminal to ask at. To accept these settings: smp trust --yes"
-        )
-    return call.options.yes or call.confirm("Accept them?")
-
-
-def _trusted_stores() -> list[dict[str, Any]]:
-    from smp_memory.model.ids import scheme_of
-    from smp_memory.store.opening import trusted_stores
-
-    return [{"root": root, "exists": bool(scheme_of(root)) or os.path.isdir(root)} for root in trusted_stores()]
-
-
-def _store_lines(stores: list[dict[str, Any]]) -> Iterator[str]:
-    if not stores:
-        yield "You trust no store yet."
-    for each in stores:
-        yield each["root"] + ("" if each["exists"] else paint("dim", "  (does not exist any more)"))
-
-
-def _trust_lines(data: dict[str, Any]) -> Iterator[str]:
-    now = "trusted" if data["trusted"] else "not trusted any more"
-    yield f"{paint('green', '✓')} {data['root']} is {now}" + ("." if data["changed"] else ", as before.")
-    if data["trusted"] and data["changed"]:
-        yield "Hooks recall from it and record to it from now on."
 
 
 # -- hook

@@ -1,13 +1,27 @@
-"""Commands that read memories: list, show, history."""
+"""Commands that show memories and their changes: list, show, history, undo."""
 
 from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, add_filters, positive_int, query_from
 from smp_memory.cli.hit_output import display_text, status_text
-from smp_memory.cli.render import fields, paint, plural, short_age, table, text_lines, time_text, value_text
+from smp_memory.cli.render import (
+    age_text,
+    fields,
+    one_line,
+    paint,
+    plural,
+    short_age,
+    table,
+    text_lines,
+    time_text,
+    truncate,
+    value_text,
+)
+from smp_memory.lifecycle.undo import DONE
+from smp_memory.model.entry import CHANGE
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.session_info import short_names
-from smp_memory.model.times import to_text
+from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import kind_of
 from smp_memory.search.query import LIMIT
 
@@ -18,6 +32,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.lifecycle.undo import LastChange
     from smp_memory.model.record import Record
     from smp_memory.model.storage_reports import ColdMemory
 
@@ -294,3 +309,61 @@ def _change_lines(name: str, change: dict[str, Any], is_first: bool) -> Iterator
         return
     yield f"  {paint('dim', name + ':')}"
     yield from (paint(style, f"    {mark} {line}") for style, mark, line in lines)
+
+
+# -- undo
+
+
+def undo_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="only show the last change")
+
+
+def run_undo(call: Invocation) -> int | None:
+    """Take back your last change: a memory that you added, changed, deleted or restored, or several that you deleted together.
+
+    The change is shown first; a script needs --yes. With --author it is the last change of that author. What was taken back is a change,
+    too: run it again to get it back. Sessions and settings are not changed.
+
+    Examples:
+      smp undo
+      smp undo --author architect --yes
+    """
+    options = call.options
+    change = call.memory.last_change(call.author)
+    if change is None:
+        who = call.author or "you"
+        call.answer({"undone": None}, [f"There is no change by {who} that could be undone."])
+        return None
+    is_asked = call.screen.is_terminal and not options.json and not options.yes and not options.dry_run
+    lines = list(_change_lines(call, change))
+    if is_asked:
+        for line in lines:
+            call.screen.line(line)
+    is_done = not options.dry_run and (options.yes or (is_asked and call.confirm("Undo it?")))
+    if is_done:
+        call.memory.undo(change, by=call.author)
+    end = (
+        "Undone."
+        if is_done
+        else "Nothing was changed." + ("" if is_asked or options.dry_run else " Add --yes to undo it.")
+    )
+    call.answer({"undone": is_done, "change": change.to_dict()}, [*([] if is_asked else lines), end])
+    return None if is_done or options.dry_run else 1
+
+
+def _change_lines(call: Invocation, change: LastChange) -> Iterator[str]:
+    age = age_text((call.memory.now() - to_moment(change.at)).total_seconds())
+    yield f"Last change, {age}{f' by {change.by}' if change.by else ''}, in session {change.session}:"
+    for step in change.steps[:_SHOWN_STEPS]:
+        record = step.record
+        yield f"  {DONE[change.op]} {paint('cyan', record.id)}  {truncate(one_line(record.text), 60)}"
+        for field, values in step.changes.items() if change.op == CHANGE else ():
+            before, after = (truncate(one_line(value_text(values[side])), 40) for side in ("from", "to"))
+            yield f"    {field}: {before} → {after}"
+    if len(change.steps) > _SHOWN_STEPS:
+        yield f"  … and {len(change.steps) - _SHOWN_STEPS:,} more"
+
+
+_SHOWN_STEPS = 10

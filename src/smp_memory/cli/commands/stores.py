@@ -1,4 +1,4 @@
-"""Commands for a store as a whole: init, config; git setup, git merge-driver and git check for one in a git repository."""
+"""Commands for a store as a whole: init, config, trust; git setup, git merge-driver and git check for one in a git repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from smp_memory.discovery import find_root, reject_linked_root, store_in
 from smp_memory.errors import SMPError, StoreNotFound, UserError
 from smp_memory.git.repository import Repository
 from smp_memory.model.ids import scheme_of, without_password
-from smp_memory.store.opening import exists
+from smp_memory.store.opening import exists, trusted_stores
+from smp_memory.trust import held_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.config.settings import Config
+    from smp_memory.config.settings import Config, HeldSetting
     from smp_memory.integrations.git import Setup, SetupChange
     from smp_memory.memory import Memory
 
@@ -353,3 +354,89 @@ def _settings_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[st
 def _checked_name(call: Invocation, name: str) -> str:
     call.memory.config.source(name)  # raises, with a suggestion, if there is no such setting
     return name
+
+
+# -- trust
+
+
+def trust_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
+    what.add_argument("--list", action="store_true", help="list the stores that you trust")
+    parser.add_argument("--yes", action="store_true", help="accept settings that lower protection without a question")
+
+
+def run_trust(call: Invocation) -> None:
+    """Trust the store of this project: hooks recall from it and record to it from now on, for you on this machine.
+
+    A store that you created with `smp init`, or named by its path (--root, SMP_ROOT, smp_memory.open(folder)), is trusted
+    already. A store of a cloned repository is not: its memories were written by somebody else, and an agent would act on
+    them. Read them first (smp list, smp query, an editor). Trust belongs to a store at its path: after it was moved or
+    replaced, trust it again.
+
+    Trust covers the settings as they are. If the store's files, after a `git pull` or an edit, lower protection (less redaction,
+    earlier removal, more that is told or recorded), the trusted values hold until you run `smp trust` again, which shows the change.
+
+    Examples:
+      smp trust
+      smp trust --list
+      smp trust --revoke
+    """
+    if call.options.list:
+        stores = _trusted_stores()
+        call.answer(stores, _store_lines(stores))
+        return
+    call.mentions_trust = False
+    memory = call.memory
+    before, changes = memory.is_trusted, [] if call.options.revoke else held_settings(memory.store)
+    if call.options.revoke:
+        memory.distrust()
+    elif _accepts(call, changes):
+        memory.trust()
+        if not memory.store.state.on_disk:
+            raise UserError(
+                "Trust cannot be stored: your home folder belongs to another user or is not writable. "
+                "Set SMP_STATE_DIR to a folder of your own."
+            )
+    else:
+        raise UserError("Nothing was changed: the settings that you trusted before still hold.")
+    data = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
+    if changes:
+        data["settings"] = [
+            {"session": each.session or None, "key": each.key, "before": each.trusted, "now": each.stated}
+            for each in changes
+        ]
+    call.answer(data, _trust_lines(data))
+
+
+def _accepts(call: Invocation, changes: list[HeldSetting]) -> bool:
+    """Show the settings that lower protection, old → new, and ask; without a terminal only `--yes` accepts them."""
+    if not changes:
+        return True
+    call.notify("These settings would lower protection:")
+    for each in changes:
+        call.notify(f"  {each}" + (f" (session {each.session})" if each.session else ""))
+    if not call.is_interactive and not call.options.yes:
+        raise UserError(
+            "Nothing was changed: there is no terminal to ask at. To accept these settings: smp trust --yes"
+        )
+    return call.options.yes or call.confirm("Accept them?")
+
+
+def _trusted_stores() -> list[dict[str, Any]]:
+    return [{"root": root, "exists": bool(scheme_of(root)) or os.path.isdir(root)} for root in trusted_stores()]
+
+
+def _store_lines(stores: list[dict[str, Any]]) -> Iterator[str]:
+    if not stores:
+        yield "You trust no store yet."
+    for each in stores:
+        yield each["root"] + ("" if each["exists"] else paint("dim", "  (does not exist any more)"))
+
+
+def _trust_lines(data: dict[str, Any]) -> Iterator[str]:
+    now = "trusted" if data["trusted"] else "not trusted any more"
+    yield f"{paint('green', '✓')} {data['root']} is {now}" + ("." if data["changed"] else ", as before.")
+    if data["trusted"] and data["changed"]:
+        yield "Hooks recall from it and record to it from now on."

@@ -1,13 +1,11 @@
-"""Commands that maintain a store: maintain, reindex, tidy, compact, duplicates, review."""
+"""Commands that maintain a store: maintain, reindex, tidy, compact, duplicates."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from smp_memory.cli.arguments import positive_int
 from smp_memory.cli.render import fields, paint, plural, size_text, table, time_text
-from smp_memory.errors import UserError
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.session_info import names_of
 from smp_memory.model.times import to_text
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from smp_memory.cli.invocation import Invocation
     from smp_memory.lifecycle.compaction import CompactionReport
     from smp_memory.lifecycle.maintenance import MaintenanceReport
-    from smp_memory.lifecycle.review import Proposal
     from smp_memory.model.storage_reports import TidyReport
 
 
@@ -287,60 +284,3 @@ def _group_lines(call: Invocation, groups: list[dict[str, Any]]) -> Iterator[str
         )
         yield ""
     yield paint("dim", f"{plural(len(groups), 'group')} in {call.scope_text}. To merge those of a session: smp duplicates --merge --session {groups[0]['session']}")  # fmt: skip
-
-
-# -- review
-
-
-def review_arguments(parser: Parser) -> None:
-    parser.default_session = "all of them"
-    parser.add_argument("action", nargs="?", choices=("keep", "drop"), metavar="keep|drop", help="write down what a turn proposes, or propose nothing more from it; without it: list")  # fmt: skip
-    parser.add_argument("turns", nargs="*", metavar="TURN", help="the id of a turn, or session/ID")
-    parser.add_argument("--type", help="with keep: decision, finding, learning or preference, if the turn proposes several or another one is right")  # fmt: skip
-    parser.add_argument("--text", help="with keep: what to write in place of the turn's own words")
-    parser.add_argument("--limit", type=positive_int, default=20, metavar="N", help="at most so many (default: 20)")
-    parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
-
-
-def run_review(call: Invocation) -> None:
-    """List sentences of turns that look like a decision, finding, learning or preference and were not written down.
-
-    They are found by rules and told to nobody. `keep` writes one down as a memory with the turn as its source; its confidence is `inferred`
-    unless you give it a text of your own. `drop` forgets what a turn proposes.
-
-    Examples:
-      smp review
-      smp review keep TURN-0004
-      smp review keep checkout-review/TURN-0009 --type finding --text "The gateway drops idle connections after 60 s"
-      smp review drop TURN-0012 TURN-0015
-    """
-    options = call.options
-    if not options.action:
-        found = call.scope.proposals(options.limit)
-        call.answer([each.to_dict() for each in found], _proposal_lines(call, found))
-        return
-    if not options.turns:
-        raise UserError(f"{options.action}: name a turn, such as TURN-0004. See: smp review")
-    if options.action == "drop":
-        if options.type or options.text:
-            raise UserError("--type and --text belong to keep. See: smp review --help")
-        for session, ids in call.resolve_by_session(options.turns):
-            session.drop_proposals(*ids)
-        call.answer({"dropped": options.turns}, [f"{', '.join(options.turns)} dropped."])
-        return
-    if len(options.turns) > 1:
-        raise UserError("keep: name one turn. See: smp review --help")
-    session, turn = call.resolve(options.turns[0])
-    record = session.keep_proposal(turn, options.type, options.text, by=call.author)
-    call.answer_written(record, f"{paint('bold', record.id)} stored in session {record.session}: {record.text}")
-
-
-def _proposal_lines(call: Invocation, found: list[Proposal]) -> Iterator[str]:
-    if not found:
-        yield f"Nothing to write down was found in the turns of {call.scope_text}."
-        return
-    short_ids = call.has_one_session
-    rows = [(each.turn if short_ids else each.ref, each.type, each.text) for each in found]
-    yield from table(("turn", "proposes", "text"), rows, call.screen.width)
-    first = rows[0][0]
-    yield paint("dim", f"To write one down: smp review keep {first}; to forget it: smp review drop {first}")

@@ -1,4 +1,4 @@
-"""Commands that write: add, edit, undo, resolve, relate, pin, unpin.
+"""Commands that write: add, edit, resolve, relate, pin, unpin.
 
 What a person typed in the editor is never lost. If it cannot be used, it stays in its file and the message names the command
 that continues with it.
@@ -11,23 +11,20 @@ import sys
 
 from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_text, positive_int
 from smp_memory.cli.invocation import update_fields
-from smp_memory.cli.render import age_text, one_line, paint, truncate, value_text
+from smp_memory.cli.render import paint
+from smp_memory.cli.terminal import run_editor
 from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
-from smp_memory.lifecycle.undo import DONE
-from smp_memory.model.entry import CHANGE
 from smp_memory.model.history import overlaid_in
 from smp_memory.model.record import Field, Record
-from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.lifecycle.undo import LastChange
     from smp_memory.session import SessionMemory
     from smp_memory.write.path import Transaction
 
@@ -225,64 +222,6 @@ def _edited(before: Record, after: Record) -> str:
     return f"{paint('bold', after.id)} changed, revision {after.revision}. The old values: smp history {after.id}"
 
 
-# -- undo
-
-
-def undo_arguments(parser: Parser) -> None:
-    parser.is_about_store = True
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--dry-run", action="store_true", help="only show the last change")
-
-
-def run_undo(call: Invocation) -> int | None:
-    """Take back your last change: a memory that you added, changed, deleted or restored, or several that you deleted together.
-
-    The change is shown first; a script needs --yes. With --author it is the last change of that author. What was taken back is a change,
-    too: run it again to get it back. Sessions and settings are not changed.
-
-    Examples:
-      smp undo
-      smp undo --author architect --yes
-    """
-    options = call.options
-    change = call.memory.last_change(call.author)
-    if change is None:
-        who = call.author or "you"
-        call.answer({"undone": None}, [f"There is no change by {who} that could be undone."])
-        return None
-    is_asked = call.screen.is_terminal and not options.json and not options.yes and not options.dry_run
-    lines = list(_change_lines(call, change))
-    if is_asked:
-        for line in lines:
-            call.screen.line(line)
-    is_done = not options.dry_run and (options.yes or (is_asked and call.confirm("Undo it?")))
-    if is_done:
-        call.memory.undo(change, by=call.author)
-    end = (
-        "Undone."
-        if is_done
-        else "Nothing was changed." + ("" if is_asked or options.dry_run else " Add --yes to undo it.")
-    )
-    call.answer({"undone": is_done, "change": change.to_dict()}, [*([] if is_asked else lines), end])
-    return None if is_done or options.dry_run else 1
-
-
-def _change_lines(call: Invocation, change: LastChange) -> Iterator[str]:
-    age = age_text((call.memory.now() - to_moment(change.at)).total_seconds())
-    yield f"Last change, {age}{f' by {change.by}' if change.by else ''}, in session {change.session}:"
-    for step in change.steps[:_SHOWN_STEPS]:
-        record = step.record
-        yield f"  {DONE[change.op]} {paint('cyan', record.id)}  {truncate(one_line(record.text), 60)}"
-        for field, values in step.changes.items() if change.op == CHANGE else ():
-            before, after = (truncate(one_line(value_text(values[side])), 40) for side in ("from", "to"))
-            yield f"    {field}: {before} → {after}"
-    if len(change.steps) > _SHOWN_STEPS:
-        yield f"  … and {len(change.steps) - _SHOWN_STEPS:,} more"
-
-
-_SHOWN_STEPS = 10
-
-
 # -- resolve
 
 
@@ -404,7 +343,7 @@ def edit_in_editor(session: SessionMemory, record: Record, file: str | None, exp
     path = file or _write_draft(record, before)
     if file is None:
         expected_revision = expected_revision or record.revision  # another process may change it meanwhile
-        _run_editor(path)
+        run_editor(path, "or give FIELD=VALUE. See: smp edit --help")
     try:
         changes = _differences(before, load_mapping(_read(path)))
         after = update_fields(session, record.id, changes, expected_revision) if changes else record
@@ -454,26 +393,6 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.", path=path) from None
-
-
-def _run_editor(path: str) -> None:
-    import shlex
-    import subprocess
-
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    if not command and not sys.stdin.isatty():
-        os.unlink(path)
-        raise UserError("No editor is configured: set VISUAL or EDITOR, or give FIELD=VALUE. See: smp edit --help")
-    words = shlex.split(command) or ["notepad" if os.name == "nt" else "vi"]
-    try:
-        code = subprocess.call([*words, path])
-    except OSError as error:
-        os.unlink(path)
-        raise UserError(f"Cannot start the editor {words[0]}: {error.strerror}. Set VISUAL or EDITOR.") from None
-    if code != 0:
-        raise UserError(
-            f"The editor {words[0]} failed (exit code {code}); nothing was changed. Your text is kept in {path}"
-        )
 
 
 def _how_to_continue(record: Record, path: str) -> str:

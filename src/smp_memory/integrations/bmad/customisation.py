@@ -20,7 +20,7 @@ import os
 from smp_memory.errors import UserError
 from smp_memory.integrations.bmad.project import MEMLOG, V4, Project, find_project, is_inside, read, table, toml
 from smp_memory.integrations.hooks.file_edit import FileEdit
-from smp_memory.integrations.hooks.hosts import PROJECT, InstallTarget
+from smp_memory.integrations.hooks.hosts import PROJECT, USER, InstallTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,7 +243,8 @@ def memory_lists(skill: Skill, command: str, digest: str, memlog: bool) -> dict[
 
 
 TITLE = "BMAD"
-ABOUT = "what agents and workflows recall and record, in _bmad/custom/*.toml"
+SCOPES: tuple[str, ...] = (PROJECT, USER)
+ABOUT = "what agents recall and record"
 WITH_MEMLOG, ALL_WORKFLOWS = "memlog", "workflows"
 _MEMLOG_PHRASE = "memlog` with the same arguments"
 

@@ -1,6 +1,6 @@
-"""The events of four hosts in one vocabulary, and the document that answers an event in the host's format. Pure.
+"""The events of six hosts in one vocabulary, and the document that answers an event in the host's format. Pure.
 
-| kind | Claude Code, Codex | Gemini CLI | Cursor |
+| kind | Claude Code, Codex, VS Code, Copilot CLI | Gemini CLI | Cursor |
 |---|---|---|---|
 | start | SessionStart | SessionStart | sessionStart |
 | prompt | UserPromptSubmit | BeforeAgent | beforeSubmitPrompt |
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 CLAUDE, CODEX, GEMINI, CURSOR = "claude-code", "codex", "gemini", "cursor"
-CLIENTS = (CLAUDE, CODEX, GEMINI, CURSOR)
+VSCODE, COPILOT = "vscode", "copilot"  # they read the same files with hooks
+CLIENTS = (CLAUDE, CODEX, GEMINI, CURSOR, VSCODE, COPILOT)
 START, PROMPT, REPLY, END = "start", "prompt", "reply", "end"
 AGENT_START, AGENT_REPLY, COMPACT, COMPACTED = "agent-start", "agent-reply", "compact", "compacted"
 
@@ -56,6 +57,12 @@ _HOST_BLOCKS = (("<system-reminder>", "</system-reminder>"), ("<hook_context>", 
 _EDITOR_CHARACTERS = 1000  # of an editor's block, in which the path is looked for
 _GEMINI_EVENTS = frozenset(("BeforeAgent", "AfterAgent", "PreCompress"))
 _GEMINI_VARIABLES = ("GEMINI_SESSION_ID", "GEMINI_PROJECT_DIR", "GEMINI_CWD")
+_CLAUDE_SESSION = (
+    "CLAUDE_CODE_SESSION_ID"  # set for each hook; other hosts that run inside of Claude Code have another session
+)
+_VSCODE_NAMES = {"hookEventName": "hook_event_name", "sessionId": "session_id"}  # as its documentation spells them
+_COPILOT_VARIABLE = "COPILOT_HOOK_DIR"  # set by the command line, not by VS Code
+_VSCODE_FOLDER = "/github.copilot-chat/"  # in the path of its transcripts
 _PERSON_SOURCES = (
     "",
     "user",
@@ -100,7 +107,8 @@ class HookEvent:
         self.session = text("session_id", "conversation_id")  # the host's own id
         self.cwd = text("cwd") or _first(payload.get("workspace_roots"))
         self.transcript = text("transcript_path")
-        self.source = text("source", "trigger")
+        source = text("source", "trigger")
+        self.source = "startup" if source == "new" else source  # VS Code's word
         prompt = text("prompt")
         self.prompt = strip_host_blocks(prompt)
         self.files = open_files(prompt)
@@ -164,26 +172,39 @@ def read(raw: bytes, client: str, environ: Mapping[str, str]) -> HookEvent | Non
         return None
     if not isinstance(payload, dict):
         return None
+    payload |= {ours: payload[name] for name, ours in _VSCODE_NAMES.items() if name in payload}
     name = payload.get("hook_event_name")
     if not isinstance(name, str) or name not in KINDS:
         return None
     host = client if client in CLIENTS else detect_client(payload, environ)
+    if host == VSCODE and environ.get(_COPILOT_VARIABLE):
+        host = COPILOT
     event = HookEvent(host or CLAUDE, name, payload, is_client_certain=bool(host))  # many other hosts copy Claude Code
     return event if event.session else None
 
 
 def detect_client(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     """The host that sent the payload; empty if nothing tells."""
-    name, transcript = payload.get("hook_event_name"), payload.get("transcript_path")
+    name, transcript, session = (payload.get(each) for each in ("hook_event_name", "transcript_path", "session_id"))
+    path = transcript.replace("\\", "/") if isinstance(transcript, str) else ""
     if environ.get("CURSOR_VERSION") or "cursor_version" in payload or "conversation_id" in payload:
         return CURSOR
     if isinstance(name, str) and name[:1].islower():
         return CURSOR
     if name in _GEMINI_EVENTS or any(environ.get(each) for each in _GEMINI_VARIABLES):
         return GEMINI
-    if "turn_id" in payload or (isinstance(transcript, str) and "rollout-" in transcript):
+    if "turn_id" in payload or path.rpartition("/")[2].startswith("rollout-"):
         return CODEX
-    return ""
+    if session and (environ.get(_CLAUDE_SESSION) == session or _is_claude_transcript(path, session)):
+        return CLAUDE
+    is_copilot = "timestamp" in payload and environ.get(_COPILOT_VARIABLE)
+    return VSCODE if is_copilot or "hookEventName" in payload or _VSCODE_FOLDER in path.lower() else ""
+
+
+def _is_claude_transcript(path: str, session: Any) -> bool:
+    """Whether a path has the form of Claude Code's transcripts: `projects/<folder>/<session>.jsonl`."""
+    parts = path.rsplit("/", 3)
+    return len(parts) == 4 and (parts[1], parts[3]) == ("projects", f"{session}.jsonl")
 
 
 def may_be_answered(raw: bytes) -> bool:
@@ -200,7 +221,7 @@ def _first(roots: Any) -> str:
 
 def takes_context(event: HookEvent) -> bool:
     """Whether the host accepts text for its context at this event."""
-    return event.name != "beforeSubmitPrompt"
+    return event.name != "beforeSubmitPrompt" and not (event.client == VSCODE and event.kind == PROMPT)
 
 
 def answer(event: HookEvent, context: str) -> bytes:
@@ -219,5 +240,6 @@ def _document(event: HookEvent, context: str) -> dict[str, Any] | None:
             return {"continue": True}
         return {"additional_context": context} if context else None
     if context:
-        return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": context}}
+        inner = {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": context}}
+        return {"additionalContext": context} if event.client == COPILOT else inner
     return {} if event.client == GEMINI else None

@@ -1,12 +1,12 @@
-"""Edits of the settings files of a host: hooks and an MCP server in JSON, a block in TOML. Pure, but for reading.
+"""Edits of the settings files of a host: hooks and an MCP server in JSON. Pure, but for reading.
 
 Guarantees
 - Installing twice changes nothing. Removing restores the bytes from before, if nobody changed the file since: then the backup
   beside it (`.smp-backup`) is what the installation started from. Otherwise exactly our own parts are removed. A file that cannot
   be parsed is refused, never rewritten.
 - In JSON, an entry is ours if it runs `smp hook` or is the server `smp` that runs `smp mcp`, whatever its path; others are never
-  touched. One of ours that differs from the intended one is replaced. The rest is what `json_edit` guarantees.
-- In TOML, nothing but the block between two marks at the end changes; a file that has a server `smp` of its own is refused.
+  touched. A hook of ours that differs from the intended one is replaced. A server of ours keeps what the host or a person added to
+  its entry, such as the tools that need no confirmation. The rest is what `json_edit` guarantees; `block_edit` is for files that are not JSON.
 
 The command is the name `smp` where every host finds it, else its absolute path: a host starts hooks in its own environment, and a
 program inside a virtual environment is on the PATH only where that environment is active.
@@ -133,40 +133,69 @@ def server_command(command: str, store: str = "") -> dict[str, Any]:
     return {"command": program, "args": [*words, "mcp", *(["--root", store] if store else [])]}
 
 
+def stated_store(text: str) -> str:
+    """The address of a store that entries of ours in a file name; empty if they name none."""
+    _, found, rest = text.partition("--root")
+    words = rest.replace('"', " ").replace("'", " ").replace(",", " ").replace("]", " ").split()
+    return words[0].strip("\\") if found and words else ""
+
+
 # -- JSON settings
 
 SERVER = "smp"
+_NESTED = "transport"
+_COMMAND = ("type", "command", "args")  # must be as intended; the host or a person may change the rest
+_BARE_SERVERS = ("type", "command", "url", "enabled")  # names in the entry of a server
 
 
 def settings_edit(
-    path: str, about: str, hooks: dict[str, Any], server: dict[str, Any] | None, new_file: str = "{}\n"
+    path: str,
+    about: str,
+    hooks: dict[str, Any],
+    section: tuple[str, ...] = (),
+    server: dict[str, Any] | None = None,
+    new_file: str = "{}\n",
 ) -> FileEdit:
-    """An edit of a JSON file that adds a hook to each event, and the MCP server; `new_file` is the text to start from."""
+    """An edit of a JSON file that adds a hook to each event, and the MCP server to a section; `new_file` is the text to start from."""
+    by_hand = (section, server) if server is not None else None
 
     def add(text: str) -> str:
         text = text or new_file
         for event, entry in hooks.items():
             text = _with_hook(text, event, entry)
-        return _with_server(text, server) if server is not None else text
+        return _with_server(text, section, server) if server is not None else text
 
     def remove(text: str) -> str:
-        text = _without_hooks(text)
-        return _without_server(text) if server is not None else text
+        rest = _without_hooks(text) if hooks else text
+        rest = _without_server(rest, section) if server is not None else rest
+        return "" if rest == new_file != text else rest  # nothing is left but what the file began with
 
-    return FileEdit(path, about, _naming_file(path, add), _naming_file(path, remove))
+    return FileEdit(path, about, _naming_file(path, add, by_hand), _naming_file(path, remove, by_hand))
 
 
-def _naming_file(path: str, work: Callable[[str], str]) -> Callable[[str], str]:
+def _naming_file(
+    path: str, work: Callable[[str], str], by_hand: tuple[tuple[str, ...], dict[str, Any]] | None
+) -> Callable[[str], str]:
     def checked(text: str) -> str:
         try:
             return work(text)
         except NotPlainJson as error:
+            entry = f" The MCP server: {_nested(*by_hand)}" if by_hand is not None else ""
             raise UserError(
-                f"{path}: {error}. It was not changed; add the entries by hand (`smp install` with --dry-run in an empty folder shows them), or make it plain JSON.",
+                f"{path}: {error}. It was not changed; add the entries by hand (`smp install` with --dry-run in an empty folder shows them), or make it plain JSON.{entry}",
                 path=path,
             ) from None
 
     return checked
+
+
+def _nested(section: tuple[str, ...], server: dict[str, Any]) -> str:
+    import json
+
+    whole: dict[str, Any] = {SERVER: server}
+    for name in reversed(section):
+        whole = {name: whole}
+    return json.dumps(whole, ensure_ascii=False)
 
 
 def is_ours(entry: Any) -> bool:
@@ -185,7 +214,7 @@ def runs(command: str, what: str) -> bool:
     for at, word in enumerate(words):
         if word == what and at:
             before = words[at - 1].replace("\\", "/").rpartition("/")[2].lower()
-            if before in ("smp", "smp.exe"):
+            if before in ("smp", "smp.exe", "smp_memory"):
                 return True
     return False
 
@@ -233,34 +262,63 @@ def _without_one(text: str, event: str) -> str:
     return json_edit.remove(text, ("hooks", event, index))
 
 
-def _with_server(text: str, server: dict[str, Any]) -> str:
-    known = _object(json_edit.read(text).value, "mcpServers").get(SERVER)
-    if known == server:
+def _with_server(text: str, section: tuple[str, ...], server: dict[str, Any]) -> str:
+    path, servers = _servers(text, section)
+    known = servers.get(SERVER)
+    if known is None:
+        return json_edit.add(text, path, SERVER, server)
+    if not is_our_server(known):
+        raise NotPlainJson(f'"{".".join(path)}.{SERVER}" is another server')
+    wanted = {name: server[name] for name in _COMMAND if name in server}
+    stated = _command_part(known)
+    if all(stated.get(name) == value for name, value in wanted.items()):
         return text
-    if known is not None:
-        if not _is_our_server(known):
-            raise NotPlainJson(f'"mcpServers.{SERVER}" is another server')
-        text = json_edit.remove(text, ("mcpServers", SERVER))
-    return json_edit.add(text, ("mcpServers",), SERVER, server)
+    wanted = {**server, **{name: value for name, value in known.items() if name != _NESTED}, **wanted}
+    return json_edit.add(json_edit.remove(text, (*path, SERVER)), path, SERVER, wanted)
 
 
-def _without_server(text: str) -> str:
-    servers = _object(json_edit.read(text).value, "mcpServers")
-    if _is_our_server(servers.get(SERVER)):
-        text = json_edit.remove(text, ("mcpServers", SERVER))
-        if not json_edit.read(text).value["mcpServers"]:
-            text = json_edit.remove(text, ("mcpServers",))
+def _without_server(text: str, section: tuple[str, ...]) -> str:
+    path, servers = _servers(text, section)
+    if not is_our_server(servers.get(SERVER)):
+        return text
+    text = json_edit.remove(text, (*path, SERVER))
+    for depth in range(len(path), 0, -1):
+        inner = json_edit.read(text).value
+        for name in path[:depth]:
+            inner = inner[name]
+        if inner:
+            break
+        text = json_edit.remove(text, path[:depth])
     return text
 
 
-def _is_our_server(server: Any) -> bool:
+def _servers(text: str, section: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The path of the servers, and those that are there. OpenCode 2 has a level `servers` of its own; a file that has it keeps it."""
+    found = json_edit.read(text).value
+    for name in section:
+        found = _object(found, name)
+    inner = found.get("servers") if section == ("mcp",) else None
+    if isinstance(inner, dict) and not any(name in inner for name in _BARE_SERVERS):
+        return (*section, "servers"), inner
+    return section, found
+
+
+def is_our_server(server: Any) -> bool:
+    """Whether an entry runs `smp mcp`: a program and its arguments, or one list of both."""
     if not isinstance(server, dict):
         return False
-    command, words = server.get("command"), server.get("args")
-    parts = [command, *(words if isinstance(words, list) else [])]
+    stated = _command_part(server)
+    command, words = stated.get("command", stated.get("cmd")), stated.get("args")
+    parts = [*(command if isinstance(command, list) else [command]), *(words if isinstance(words, list) else [])]
     import shlex
 
     return all(isinstance(part, str) for part in parts) and runs(shlex.join(parts), "mcp")
+
+
+def _command_part(server: dict[str, Any]) -> dict[str, Any]:
+    """The part of an entry that has the command: Cline nests it when it writes its file anew."""
+    inner = server.get(_NESTED)
+    return inner if isinstance(inner, dict) else server
 
 
 def _object(settings: Any, name: str) -> dict[str, Any]:
@@ -268,57 +326,3 @@ def _object(settings: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise NotPlainJson(f'"{name}" is not an object')
     return value
-
-
-# -- TOML
-
-BEGIN = "# >>> smp: written by `smp install codex`"
-END = "# <<< smp"
-
-
-def block_edit(path: str, about: str, server: dict[str, Any]) -> FileEdit:
-    block = _block(server)
-
-    def add(text: str) -> str:
-        if block in text:
-            return text
-        rest = _without_block(text)
-        known = _parse_toml(path, rest).get("mcp_servers")
-        if isinstance(known, dict) and "smp" in known:
-            raise UserError(f"{path}: it already has a server [mcp_servers.smp]. It was not changed.", path=path)
-        between = "" if not rest or rest.endswith("\n\n") else "\n" if rest.endswith("\n") else "\n\n"
-        after = f"{rest}{between}{block}"
-        _parse_toml(path, after)
-        return after
-
-    def remove(text: str) -> str:
-        _parse_toml(path, text)
-        return _without_block(text)
-
-    return FileEdit(path, about, add, remove)
-
-
-def _block(server: dict[str, Any]) -> str:
-    import json
-
-    words = ", ".join(json.dumps(word) for word in server["args"])
-    return f"{BEGIN}\n[mcp_servers.smp]\ncommand = {json.dumps(server['command'])}\nargs = [{words}]\n{END}\n"
-
-
-def _without_block(text: str) -> str:
-    start = text.find(BEGIN)
-    end = text.find(END, start)
-    if start < 0 or end < 0:
-        return text
-    rest = text[end + len(END) :].removeprefix("\r").removeprefix("\n")
-    before = text[:start]
-    return before.rstrip("\n") + "\n" + rest if before.strip() and not rest else before + rest
-
-
-def _parse_toml(path: str, text: str) -> dict[str, object]:
-    import tomllib
-
-    try:
-        return tomllib.loads(text.removeprefix("\ufeff"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not TOML ({error}). It was not changed.", path=path) from None

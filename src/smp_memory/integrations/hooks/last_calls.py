@@ -12,6 +12,7 @@ import os
 
 from smp_memory.errors import SMPError
 from smp_memory.files.ownership import plain_bytes
+from smp_memory.integrations.hooks.hosts import HOSTS, PROJECT, USER, InstallTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,15 +24,12 @@ FOLDER = "calls"
 MCP, OTHER = "mcp", "other"
 _LIMIT_BYTES = 1 << 20
 
-# Host -> its title, its folder, the variable that names that folder in the user's home, and its file with hooks.
-HOOK_FILES = {
-    "claude-code": ("Claude Code", ".claude", "CLAUDE_CONFIG_DIR", "settings.json"),
-    "codex": ("Codex", ".codex", "CODEX_HOME", "hooks.json"),
-    "gemini": ("Gemini CLI", ".gemini", "", "settings.json"),
-    "cursor": ("Cursor", ".cursor", "", "hooks.json"),
+WITH_HOOKS = {name: host for name, host in HOSTS.items() if any(part.hooks for part in host.parts)}
+TITLES = {name: host.title for name, host in WITH_HOOKS.items()} | {
+    "copilot": "Copilot CLI",  # it has its hooks from VS Code's row
+    OTHER: "Another host",
+    MCP: "MCP client",
 }
-
-TITLES = {name: each[0] for name, each in HOOK_FILES.items()} | {OTHER: "Another host", MCP: "MCP client"}
 
 
 def note_call(state: UserState, client: str) -> None:
@@ -51,14 +49,12 @@ def last_calls(state: UserState) -> dict[str, float]:
 
 def hosts_with_hooks(project: str, environ: Mapping[str, str]) -> list[str]:
     """The hosts whose settings, for this project or for the user, contain a hook of SMP."""
-    home = os.path.expanduser("~")
-    found = []
-    for host, (_, folder, variable, file) in HOOK_FILES.items():
-        user_folder = (environ.get(variable) if variable else "") or os.path.join(home, folder)
-        paths = (os.path.join(project, folder, file), os.path.join(user_folder, file))
-        if any(map(_has_hook, paths)):
-            found.append(host)
-    return found
+    target = InstallTarget(PROJECT, project, os.path.expanduser("~"), environ)
+    return [
+        name
+        for name, host in WITH_HOOKS.items()
+        if any(_has_hook(target.path(place)) for part in host.parts if part.hooks for place in (*part.places[PROJECT], *part.places[USER]))
+    ]  # fmt: skip
 
 
 def _has_hook(path: str) -> bool:

@@ -14,11 +14,9 @@ was cleared or compacted since. Reads only: no maintenance is run, nothing count
 
 from __future__ import annotations
 
-import os
-
 from smp_memory import search
 from smp_memory.config.settings import RECORD
-from smp_memory.discovery import folder_of_store
+from smp_memory.discovery import folder_of_store, project_name
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
 from smp_memory.integrations.hooks.prompt_recall import MOST_CHARACTERS, recall_for_prompt
@@ -49,7 +47,7 @@ def recall_for_event(reader: Reader, event: HookEvent, session: str) -> HookReca
 
 def recall_in_state(reader: Reader, event: HookEvent, session: str, state: HookSession) -> HookRecall:
     """The same, given what is known about the host's session."""
-    reader.project = "" if folder_of_store(reader.root) else os.path.basename(os.path.abspath(event.cwd or reader.root))
+    reader.project = "" if folder_of_store(reader.root) else project_name(event.cwd or reader.root)
     reader.use_config_of(state.session)
     is_agent = event.kind == AGENT_START
     for setting in ("hooks.recall", "hooks.recall_agents") if is_agent else ("hooks.recall",):
@@ -118,8 +116,9 @@ def _where_to_look(last: dict[str, Any]) -> str:
 def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> str:
     """The request to write down what turns of this conversation propose; empty if there is no reason for it."""
     config = reader.config
-    is_wanted = config["hooks.ask_to_record"] and config["hooks.record"] and config["hooks.prompt_tokens"]
-    if not is_wanted or state.was_asked or state.turns < session_state.MIN_TURNS or not event.is_from_a_person:
+    settings = ("proposals.enabled", "hooks.ask_to_record", "hooks.record", "hooks.prompt_tokens")
+    is_due = not state.was_asked and state.turns >= session_state.MIN_TURNS and event.is_from_a_person
+    if not is_due or not all(config[each] for each in settings):
         return ""
     proposals = _proposal_lines(reader, state) if state.proposing else []
     if not proposals:

@@ -20,7 +20,7 @@ import os
 import time
 
 from smp_memory.config.settings import RECORD
-from smp_memory.discovery import folder_of_store
+from smp_memory.discovery import folder_of_store, project_name
 from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
 from smp_memory.integrations.hooks import events, session_state
 from smp_memory.integrations.hooks.session_state import (
@@ -29,6 +29,7 @@ from smp_memory.integrations.hooks.session_state import (
     find_session_name,
     log_failure,
     new_session_name,
+    turn_key,
 )
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
@@ -37,6 +38,7 @@ from smp_memory.integrations.hooks.transcripts import (
     TranscriptTurn,
     claude_turns,
     codex_turns,
+    cut,
     from_last_prompt,
     is_in_use,
     keep_final_replies,
@@ -109,6 +111,7 @@ class _Recording:
         self._state = state = states.load(event.session)
         config = self._session_config(state.session)
         self._is_recording = bool(config["hooks.record"]) and config.allows(RECORD)
+        self._is_proposing = bool(config["proposals.enabled"])
         if recall is not None:
             state.mark_delivered(recall.notices)
         self._asks_to_record = recall is not None and recall.asks_to_record
@@ -201,9 +204,8 @@ class _Recording:
             return
         turn = turns[0]
         turn.key = f"prompt:{event.turn}" if event.turn else f"prompt:{int(time.time())}:{digest(turn.text)[:16]}"
-        if not event.turn and _is_same_prompt(state.last_prompt_key, turn.key):
-            return
-        if event.turn and state.last_prompt_key == turn.key:
+        before = state.last_prompt_key
+        if before == turn.key if event.turn else _is_same_prompt(before, turn.key):
             return
         state.last_prompt_key = turn.key
         state.add_pending(USER, turn.text, turn.key)
@@ -273,7 +275,7 @@ class _Recording:
         lines, state.offset = read_lines(self._path, state.offset)
         state.files = used_files(lines)[:MOST_FILES] or state.files
         turns: list[TranscriptTurn] = []
-        for turn in parse_turns(lines):
+        for turn in parse_turns(enumerate(lines)):
             if turn.role == SUMMARY and state.summaries > 0:
                 state.summaries -= 1
             else:
@@ -317,18 +319,19 @@ class _Recording:
             elif turn.role == USER:
                 state.last_reply_digest = ""
             state.turns += 0 if recorded_key else 1
-            key = recorded_key or turn.key or f"{turn.at}:{turn.role}:{digest(turn.text)[:16]}"  # a line without an id
+            key = recorded_key or turn.lasting_key
             if state.was_recorded(self._key(key)) or self._key(key) in gone:
                 continue  # it is there, or a person has removed it since
+            text = cut(turn.text, self._memory.config.content_limit_bytes)
             fields: dict[str, Any] = {"idempotency_key": self._key(key)}
             if turn.at:
                 fields["created"] = turn.at
             if turn.role == SUMMARY:
-                items.append((SUMMARY, {"summary": self._cut(turn.text), "author": client, **fields}))
+                items.append((SUMMARY, {"summary": text, "author": client, **fields}))
                 continue
             if turn.role == ASSISTANT:
                 fields["author"] = author or client
-            items.append(("conversation", {"role": turn.role, "content": self._cut(turn.text), **fields}))
+            items.append(("conversation", {"role": turn.role, "content": text, **fields}))
         self._states.save(self._state_before_write())
         if not items:
             return
@@ -338,12 +341,15 @@ class _Recording:
             log_failure(self._memory.root, client, self._event.name, error)
         for record in written:
             self._add_notices(record)
-            if proposals_in(record.text, record.given.get("role", "")) and record.id not in state.proposing:
+            role = record.given.get("role", "") if self._is_proposing else ""
+            if proposals_in(record.text, role) and record.id not in state.proposing:
                 state.proposing.append(record.id)
 
     def _deleted_keys(self) -> set[Any]:
         """The keys of turns in the trash of the session. Needed only if the state does not know what was recorded."""
-        name = self._state.session or find_session_name(self._event, names_of(self._memory.store.sessions()))
+        name = self._state.session or find_session_name(
+            self._event.client, self._event.session, names_of(self._memory.store.sessions())
+        )
         if self._state.recorded or not self._memory.store.sessions(id=name or "-"):
             return set()
         index = self._memory.store.indexer
@@ -368,15 +374,7 @@ class _Recording:
         return after
 
     def _key(self, key: str) -> str:
-        full = f"{self._event.client}:{digest(self._event.session)[:16]}:{key}"
-        return full if len(full) <= 200 else f"{full[:80]}:{digest(full)}"
-
-    def _cut(self, text: str) -> str:
-        limit = self._memory.config.content_limit_bytes - 1000
-        if len(text.encode("utf-8", "replace")) <= limit:
-            return text
-        kept = text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
-        return f"{kept}… [{len(text) - len(kept)} more characters were not kept]"
+        return turn_key(self._event.client, self._event.session, key)
 
     def _opened(self) -> SessionMemory:
         """The session of this conversation, created if there is none."""
@@ -389,7 +387,9 @@ class _Recording:
 
     def _find_session(self) -> SessionMemory | None:
         memory, state = self._memory, self._state
-        name = state.session or find_session_name(self._event, names_of(memory.store.sessions()))
+        name = state.session or find_session_name(
+            self._event.client, self._event.session, names_of(memory.store.sessions())
+        )
         try:
             return memory.session(name, author=self._event.client) if name else None
         except SessionNotFound:
@@ -397,9 +397,10 @@ class _Recording:
 
     def _create_session(self) -> SessionMemory:
         event = self._event
+        folder = folder_of_store(self._memory.root) or event.cwd
         fields: dict[str, Any] = {
             "author": event.client,
-            "project": _project_name(self._memory.root, event.cwd) or None,
+            "project": project_name(folder) if folder else None,
             "agents": [event.client],
             "host": event.client,
             "host_session": event.session,
@@ -461,11 +462,6 @@ def _is_same_prompt(before: str, now: str) -> bool:
         and parts[1].isdigit()
         and int(others[1]) - int(parts[1]) <= _DUPLICATE_SECONDS
     )
-
-
-def _project_name(root: str, cwd: str) -> str:
-    """The name of the project's folder."""
-    return folder_of_store(root) or (os.path.basename(os.path.abspath(cwd)) if cwd else "")
 
 
 def _now() -> str:

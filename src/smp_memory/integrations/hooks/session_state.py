@@ -49,6 +49,7 @@ _MOST_PENDING = 50
 _PROMPT_CHARACTERS = 40
 _MOST_NOTICES = 50
 MOST_FILES = 3
+_LONGEST_KEY = 200
 _MOST_RECORDED = 400
 _POINTED_AT = "?"  # at the end of a mark
 _MOST_PROPOSING = 20
@@ -160,7 +161,7 @@ class HookSession:
 
     def add_pending(self, role: str, text: str, key: str) -> None:
         """Note that a turn was recorded from an event under this key; the transcript will contain it, too."""
-        self._pending.append([_turn_digest(role, text), key])
+        self._pending.append([turn_digest(role, text), key])
 
     def add_pending_of(self, other: HookSession) -> None:
         """Add the pending turns of another state of the same session."""
@@ -168,7 +169,7 @@ class HookSession:
 
     def take_pending(self, role: str, text: str) -> str:
         """Remove a pending turn and return the key it was recorded under; empty if it was not recorded from an event."""
-        wanted = _turn_digest(role, text)
+        wanted = turn_digest(role, text)
         for position, (known, key) in enumerate(self._pending):
             if known == wanted:
                 del self._pending[position]
@@ -283,7 +284,7 @@ class SessionStates:
         self._state.remove(_path(WITHOUT_MEMORIES))
 
 
-def _turn_digest(role: str, text: str) -> str:
+def turn_digest(role: str, text: str) -> str:
     """A digest to recognise a turn. Of a prompt only its beginning: hosts append text before they write it to the transcript."""
     words = " ".join(text.split())
     return f"{role}:{digest(words[:_PROMPT_CHARACTERS] if role == 'user' else words)[:16]}"
@@ -314,17 +315,28 @@ def session_name(state: UserState, event: HookEvent) -> str:
 
 
 def new_session_name(event: HookEvent) -> str:
-    return f"{event.client}-{time.strftime('%Y-%m-%d', time.gmtime())}-{_session_digest(event)}"
+    return name_of_conversation(event.client, event.session, time.strftime("%Y-%m-%d", time.gmtime()))
 
 
-def find_session_name(event: HookEvent, names: Iterable[str]) -> str:
-    """The existing SMP session of the event's host session, recognised by its name; empty if there is none."""
-    prefix, suffix = event.client + "-", "-" + _session_digest(event)
+def name_of_conversation(client: str, host_session: str, day: str) -> str:
+    """The name of the SMP session for a host's session that began on this day."""
+    return f"{client}-{day}-{session_digest(host_session)}"
+
+
+def find_session_name(client: str, host_session: str, names: Iterable[str]) -> str:
+    """The existing SMP session of a host's session, recognised by its name; empty if there is none."""
+    prefix, suffix = client + "-", "-" + session_digest(host_session)
     return max((name for name in names if name.startswith(prefix) and name.endswith(suffix)), default="")
 
 
-def _session_digest(event: HookEvent) -> str:
-    return digest(event.session)[:8]
+def session_digest(host_session: str) -> str:
+    return digest(host_session)[:8]
+
+
+def turn_key(client: str, host_session: str, key: str) -> str:
+    """The idempotency key of a turn of a host's session, made of the host's id for the turn."""
+    full = f"{client}:{digest(host_session)[:16]}:{key}"
+    return full if len(full) <= _LONGEST_KEY else f"{full[:80]}:{digest(full)}"
 
 
 # -- the log of failures

@@ -1,6 +1,7 @@
 """Read turns from the transcript of a host, from an offset on. Reads only.
 
-A transcript is JSON lines that the host appends to; a parser for each host decides which lines are turns.
+A transcript is JSON lines that the host appends to; a parser for each host decides which lines are turns. Parsers take numbered lines
+and keep only what they need of each, so that importers can give them files of any size.
 
 Guarantees: whole lines only; a line that cannot be read is skipped, and the others are not affected. Of the texts that an
 assistant writes between its tool calls only the last before the next prompt is a turn: its reply. Fenced recall is removed.
@@ -18,12 +19,15 @@ from smp_memory.privacy.fence import strip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     Line = dict[str, Any]
-    from typing import Any
+    Numbered = Iterable[tuple[int, Line]]
 
 LIMIT_BYTES = 64 << 20  # of one read; older lines are skipped
+_MARGIN_BYTES = 1000  # for the other fields of a memory
+_UTF8_BYTES = 4  # most bytes of one character
 _IDLE_SECONDS = 300  # a transcript that was not written to for this long is not in use
 USER, ASSISTANT, SUMMARY = "user", "assistant", "summary"
 
@@ -31,14 +35,21 @@ USER, ASSISTANT, SUMMARY = "user", "assistant", "summary"
 class TranscriptTurn:
     """One turn: its role, its text and the host's id for it."""
 
-    __slots__ = ("at", "by_event", "key", "role", "text")
+    __slots__ = ("at", "by_event", "is_open", "key", "line", "role", "text")
 
-    def __init__(self, role: str, text: str, key: str, at: str = "", by_event: bool = False) -> None:
+    def __init__(self, role: str, text: str, key: str, at: str = "", by_event: bool = False, line: int = 0) -> None:
         self.role = role
         self.text = text
         self.key = key
         self.at = at
         self.by_event = by_event  # taken from an event; the transcript will contain it, too
+        self.line = line
+        self.is_open = False  # a tool was called after this text, so it is no reply unless the conversation ended here
+
+    @property
+    def lasting_key(self) -> str:
+        """The host's id; of a line without one its time, role and text."""
+        return self.key or f"{self.at}:{self.role}:{digest(self.text)[:16]}"
 
     def __repr__(self) -> str:
         return f"Turn({self.role}, {self.text[:40]!r}, {self.key})"
@@ -109,6 +120,18 @@ def keep_final_replies(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
     return kept
 
 
+def cut(text: str, limit_bytes: int) -> str:
+    """A text that fits into a memory; what was not kept is said at its end."""
+    limit = limit_bytes - _MARGIN_BYTES
+    if len(text) * _UTF8_BYTES <= limit:
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    kept = data[:limit].decode("utf-8", "ignore")
+    return f"{kept}… [{len(text) - len(kept)} more characters were not kept]"
+
+
 def message_text(content: Any, part_types: tuple[str, ...]) -> str:
     """The text of a message: a string, or its parts of these types."""
     if isinstance(content, str):
@@ -163,35 +186,58 @@ _CLAUDE_PREFIXES = (
 )
 
 
-def claude_turns(lines: list[Line]) -> list[TranscriptTurn]:
+def claude_turns(lines: Numbered) -> list[TranscriptTurn]:
     """The turns in lines of a Claude Code transcript, in order."""
-    abandoned = _abandoned_lines(lines)
+    kept = [_claude_line(number, line) for number, line in lines]
+    abandoned = _abandoned_lines(kept)
     turns: list[TranscriptTurn] = []
     prompts: set[str] = set()
     message_id = ""
-    for line in lines:
-        if _text(line, "uuid") in abandoned or not _is_conversation(line):
+    for each in kept:
+        if not each.role or each.id in abandoned:
             continue
-        message = line["message"]
-        key, at = _text(line, "uuid"), _text(line, "timestamp")
-        if line["type"] == "assistant":
-            text = message_text(message.get("content"), ("text",))
-            if text and turns and turns[-1].role == ASSISTANT and message_id == _text(message, "id") != "":
-                turns[-1].text += "\n\n" + text  # one message split over several lines
-            elif text:
-                turns.append(TranscriptTurn(ASSISTANT, text, key, at))
-            message_id = _text(message, "id")
-        elif line.get("isCompactSummary"):
-            turns.append(TranscriptTurn(SUMMARY, message_text(message.get("content"), ("text",)), key, at))
-        else:
-            text = _prompt_text(message.get("content"))
-            if text:
-                prompt = _text(line, "promptId")  # the prompt's event carries the same id
-                turns.append(
-                    TranscriptTurn(USER, text, f"prompt:{prompt}" if prompt and prompt not in prompts else key, at)
-                )
-                prompts.add(prompt)
+        if each.role == ASSISTANT:
+            if each.text and turns and turns[-1].role == ASSISTANT and message_id == each.group != "":
+                turns[-1].text += "\n\n" + each.text  # one message split over several lines
+            elif each.text:
+                turns.append(TranscriptTurn(ASSISTANT, each.text, each.id, each.at, line=each.number))
+            if each.calls_tool and turns:
+                turns[-1].is_open = True
+            message_id = each.group
+        elif each.text:
+            # The prompt's event carries the same id.
+            key = f"prompt:{each.group}" if each.role == USER and each.group and each.group not in prompts else each.id
+            turns.append(TranscriptTurn(each.role, each.text, key, each.at, line=each.number))
+            prompts.add(each.group)
     return keep_final_replies(turns)
+
+
+class _ClaudeLine:
+    """What is needed of one line; `role` is empty if it is not part of the conversation."""
+
+    __slots__ = ("at", "calls_tool", "group", "id", "number", "parent", "role", "text")
+
+    def __init__(self, number: int, id: str, parent: str) -> None:
+        self.number, self.id, self.parent = number, id, parent
+        self.role = self.text = self.at = ""
+        self.group = ""  # the id of the message or of the prompt
+        self.calls_tool = False
+
+
+def _claude_line(number: int, line: Line) -> _ClaudeLine:
+    kept = _ClaudeLine(number, _text(line, "uuid"), _text(line, "parentUuid"))
+    if not _is_conversation(line):
+        return kept
+    message, kept.at = line["message"], _text(line, "timestamp")
+    content = message.get("content")
+    if line["type"] == "assistant":
+        kept.role, kept.text, kept.group = ASSISTANT, message_text(content, ("text",)), _text(message, "id")
+        kept.calls_tool = _has_part(content, "tool_use")
+    elif line.get("isCompactSummary"):
+        kept.role, kept.text = SUMMARY, message_text(content, ("text",))
+    else:
+        kept.role, kept.text, kept.group = USER, _prompt_text(content), _text(line, "promptId")
+    return kept
 
 
 def _is_conversation(line: Line) -> bool:
@@ -202,34 +248,31 @@ def _is_conversation(line: Line) -> bool:
     )
 
 
-def _is_prompt(line: Line) -> bool:
-    return _is_conversation(line) and line["type"] == "user" and bool(_prompt_text(line["message"].get("content")))
-
-
 def _prompt_text(content: Any) -> str:
     """The text of a prompt; empty for a tool result, a command, or text that the host inserted."""
-    if isinstance(content, list) and any(
-        isinstance(part, dict) and part.get("type") == "tool_result" for part in content
-    ):
+    if _has_part(content, "tool_result"):
         return ""
     text = strip_host_blocks(message_text(content, ("text",))).strip()
     return "" if text.startswith(_CLAUDE_PREFIXES) else text
 
 
-def _abandoned_lines(lines: list[Line]) -> set[str]:
+def _has_part(content: Any, type: str) -> bool:
+    return isinstance(content, list) and any(isinstance(part, dict) and part.get("type") == type for part in content)
+
+
+def _abandoned_lines(lines: list[_ClaudeLine]) -> set[str]:
     """The ids of prompts that were edited later, and of all their descendants."""
     last: dict[str, str] = {}
     abandoned_ids: set[str] = set()
-    for line in lines:
-        parent, name = _text(line, "parentUuid"), _text(line, "uuid")
-        if parent and name and _is_prompt(line):
-            if parent in last:
-                abandoned_ids.add(last[parent])
-            last[parent] = name
+    for each in lines:
+        if each.role in (USER, SUMMARY) and each.text and each.parent and each.id:
+            if each.parent in last:
+                abandoned_ids.add(last[each.parent])
+            last[each.parent] = each.id
     if abandoned_ids:
-        for line in lines:  # a child comes after its parent
-            if _text(line, "parentUuid") in abandoned_ids:
-                abandoned_ids.add(_text(line, "uuid"))
+        for each in lines:  # a child comes after its parent
+            if each.parent in abandoned_ids:
+                abandoned_ids.add(each.id)
     return abandoned_ids - {""}
 
 
@@ -256,28 +299,30 @@ _CODEX_PREFIXES = (
     "<skill>",
     "# AGENTS.md instructions",
 )
+_CODEX_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 _PART_TYPES = {USER: ("input_text",), ASSISTANT: ("output_text",)}
 
 
-def codex_turns(lines: list[dict[str, Any]]) -> list[TranscriptTurn]:
+def codex_turns(lines: Numbered) -> list[TranscriptTurn]:
     """The turns in lines of a Codex rollout, in order."""
     turns: list[TranscriptTurn] = []
-    for line in lines:
-        payload, at = line.get("payload"), line.get("timestamp")
+    for number, line in lines:
+        payload, at = line.get("payload"), _text(line, "timestamp")
         if not isinstance(payload, dict):
             continue
-        at = at if isinstance(at, str) else ""
         if line.get("type") == "compacted" and isinstance(payload.get("message"), str):
-            turns.append(_codex_turn(SUMMARY, payload["message"], at))
+            turns.append(_codex_turn(SUMMARY, payload["message"], at, number))
             continue
         role = payload.get("role")
+        if line.get("type") == "response_item" and payload.get("type") in _CODEX_CALLS and turns:
+            turns[-1].is_open = True
         if line.get("type") != "response_item" or payload.get("type") != "message" or role not in (USER, ASSISTANT):
             continue
         text = message_text(payload.get("content"), _PART_TYPES[role]).strip()
         if text and not (role == USER and text.startswith(_CODEX_PREFIXES)):
-            turns.append(_codex_turn(role, text, at))
+            turns.append(_codex_turn(role, text, at, number))
     return keep_final_replies(turns)
 
 
-def _codex_turn(role: str, text: str, at: str) -> TranscriptTurn:
-    return TranscriptTurn(role, text, f"{at}:{role}:{digest(text)[:16]}", at)
+def _codex_turn(role: str, text: str, at: str, line: int) -> TranscriptTurn:
+    return TranscriptTurn(role, text, f"{at}:{role}:{digest(text)[:16]}", at, line=line)

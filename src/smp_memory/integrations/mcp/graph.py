@@ -165,7 +165,9 @@ class KnowledgeGraph:
 
     # -- importing
 
-    def merge(self, graph: dict[str, list[dict[str, Any]]], source: str | None = None) -> dict[str, int]:
+    def merge(
+        self, graph: dict[str, list[dict[str, Any]]], source: str | None = None, *, dry_run: bool = False
+    ) -> dict[str, int]:
         """Add what another graph has and this one lacks; returns the counts. A named source is merged only once."""
         if source is not None and source in self.sources():
             return {"entities": 0, "observations": 0, "relations": 0}
@@ -193,6 +195,8 @@ class KnowledgeGraph:
             counts["relations"] = len(new)
             return steps + [view.relation(key) for key in new], counts
 
+        if dry_run:
+            return plan(self._view())[1]
         counts = self._apply(plan)
         if source is not None:
             session = self._session()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidFormat, UserError, from_os_error
 from smp_memory.files.disk import Disk
@@ -28,34 +28,15 @@ _ENTITY = ("name", "entityType")
 _RELATION = ("from", "to", "relationType")
 
 
-class GraphImportResult(NamedTuple):
-    """The counts of what was added from a file, and its invalid lines."""
-
-    session: str
-    counts: dict[str, int]
-    problems: list[tuple[int, str]]  # line and reason
-
-    def to_dict(self) -> dict[str, Any]:
-        problems = [{"line": line, "message": message} for line, message in self.problems]
-        return {"session": self.session, **self.counts, "problems": problems}
-
-
-def import_file(
-    memory: Memory, source: str | bytes, session: str | None = None, author: str | None = None
-) -> GraphImportResult:
-    """Add what a memory.jsonl, given by path or bytes, has and the graph lacks."""
-    graph, problems = parse(source if isinstance(source, bytes) else _read(source), memory.config.content_limit_bytes)
-    counts = KnowledgeGraph(memory, session, author).merge(graph)
-    _audit(memory, "import", author, session or SESSION, sum(counts.values()))
-    return GraphImportResult(session or SESSION, counts, problems)
-
-
 def import_once(graph: KnowledgeGraph, path: str) -> tuple[dict[str, int], list[tuple[int, str]]] | None:
-    """The same for a server that is started repeatedly; None if there is no file or it was imported before."""
+    """Add what a memory.jsonl has and the graph lacks, for a server that is started repeatedly.
+
+    Returns the counts and the invalid lines; None if there is no file or it was imported before.
+    """
     name = os.path.abspath(path)
     if name in graph.sources() or not os.path.exists(name):
         return None
-    imported, problems = parse(_read(name), graph.content_limit_bytes)
+    imported, problems = parse(read_file(name), graph.content_limit_bytes)
     return graph.merge(imported, name), problems
 
 
@@ -77,11 +58,12 @@ def export_file(
 def export_text(memory: Memory, session: str | None = None, author: str | None = None) -> str:
     """The graph as the lines of a file."""
     graph = KnowledgeGraph(memory, session).read()
-    _audit(memory, "export", author, session or SESSION, len(graph["entities"]) + len(graph["relations"]))
+    count = len(graph["entities"]) + len(graph["relations"])
+    audit(memory, "export", author, session or SESSION, count)
     return graph_lines(graph)
 
 
-def _audit(memory: Memory, action: str, by: str | None, session: str, count: int) -> None:
+def audit(memory: Memory, action: str, by: str | None, session: str, count: int) -> None:
     """Add a line to the audit log, as every export and import does."""
     memory.store.audit.note(action, at=to_text(memory.now()), by=by, session=session, count=count, format="mcp-memory")
 
@@ -142,7 +124,7 @@ def _is_text(text: str) -> bool:
     return text.isascii() or text.encode("utf-8", "replace").decode() == text
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     disk, target = Disk(RealSystem()), os.path.realpath(path)
     try:
         status = disk.stat(target)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.agents.rights import AgentRights
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.mcp import arguments
     from smp_memory.integrations.mcp.request_context import Caller
+    from smp_memory.lifecycle.review import Proposal
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
     from smp_memory.session import SessionMemory
@@ -331,15 +333,22 @@ def sessions(caller: Caller, given: arguments.SessionsArguments) -> Reply:
         by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_participants(session)}
         row |= {"memories": sum(by_type.values()), "by_type": by_type}
-        seen = filter(caller.sees, session.records(include_deleted=True))
-        proposals = open_proposals(seen, session.info)[:PROPOSALS]
-        row |= {"proposals": [f"{each.turn} {each.type}: {each.text}" for each in proposals]} if proposals else {}
+        proposals = [f"{each.turn} {each.type}: {each.text}" for each in _proposals(caller, session)]
+        row |= {"proposals": proposals} if proposals else {}
         return _sessions_reply([row], problem_lines=caller.problem_lines([session.id]))
     newest_first = caller.memory.sessions_by_time()[::-1]
     page = newest_first[given.offset : given.offset + given.limit]
     after = given.offset + len(page) if given.offset + len(page) < len(newest_first) else None
     rows = [{"id": each.id, "state": each.state, "written": to_text(at), **_participants(each)} for at, each in page]
     return _sessions_reply(rows, after)
+
+
+def _proposals(caller: Caller, session: SessionMemory) -> Iterator[Proposal]:
+    """What turns that the caller may see propose; the newest."""
+    if not session.config["proposals.enabled"]:
+        return iter(())
+    seen = filter(caller.sees, session.records(include_deleted=True))
+    return islice(open_proposals(seen, session.info), PROPOSALS)
 
 
 def _sessions_reply(

@@ -30,6 +30,7 @@ _NAVIGATION = (
     ("agent", "/", "Agent view", "a"),
     ("search", "/search", "Search", "s"),
     ("sessions", "/sessions", "Sessions", "e"),
+    ("review", "/review", "Review", "r"),
     ("analytics", "/analytics", "Analytics", "n"),
     ("trash", "/trash", "Trash", "t"),
     ("health", "/health", "Health", "h"),

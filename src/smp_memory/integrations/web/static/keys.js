@@ -37,7 +37,8 @@
     } else if (event.key === "Enter" && event.target.matches?.(".item")) {
       event.target.querySelector("a.id")?.click();
     } else {
-      const action = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+      const place = document.activeElement.closest?.(".item:has([data-key])") ?? document; // the actions of the item that one has walked to
+      const action = place.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
       if (action) { event.preventDefault(); action.click(); }
     }
   });
