@@ -7,7 +7,7 @@ import os
 from smp_memory.cli.render import color_diff, paint, plural, safe, table, value_text
 from smp_memory.config.schema import DEFAULT_ROOTS, SETTINGS
 from smp_memory.config.sources import BY_PATH
-from smp_memory.discovery import find_root, reject_linked_root, store_in
+from smp_memory.discovery import find_root, project_name, reject_linked_root, store_in
 from smp_memory.errors import SMPError, StoreNotFound, UserError
 from smp_memory.git.repository import Repository
 from smp_memory.model.ids import scheme_of, without_password
@@ -272,9 +272,9 @@ def _names_here(memory: Memory) -> tuple[str, str]:
 
     folder = os.getcwd() if scheme_of(memory.root) else os.path.dirname(memory.root)
     repository = Repository.find(folder)
-    top = repository.top if repository is not None else os.getcwd()
     user = repository.setting("user.name") if repository is not None else ""
-    return _quoted(user or getuser()), _quoted(os.path.basename(top) or "project")
+    start = folder if repository is not None else os.getcwd()
+    return _quoted(user or getuser()), _quoted(project_name(start) or "project")
 
 
 def _quoted(text: str) -> str:
