@@ -82,7 +82,7 @@ def test_options_and_their_values_are_completed(project: Path) -> None:
     assert words("convert", "--to", "ma") == ["markdown"]
     assert words("query", "--sort", "new") == ["newest"]
     assert words("add", "dec") == ["decision"]
-    assert "durability" in words("config", "durab")
+    assert "durability" in words("config", "get", "durab")
     assert words("completion", "z") == ["zsh"]
 
 

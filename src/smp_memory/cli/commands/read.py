@@ -337,7 +337,7 @@ def run_undo(call: Invocation) -> int | None:
         call.answer({"undone": None}, [f"There is no change by {who} that could be undone."])
         return None
     is_asked = call.screen.is_terminal and not options.json and not options.yes and not options.dry_run
-    lines = list(_change_lines(call, change))
+    lines = list(_undo_lines(call, change))
     if is_asked:
         for line in lines:
             call.screen.line(line)
@@ -353,7 +353,7 @@ def run_undo(call: Invocation) -> int | None:
     return None if is_done or options.dry_run else 1
 
 
-def _change_lines(call: Invocation, change: LastChange) -> Iterator[str]:
+def _undo_lines(call: Invocation, change: LastChange) -> Iterator[str]:
     age = age_text((call.memory.now() - to_moment(change.at)).total_seconds())
     yield f"Last change, {age}{f' by {change.by}' if change.by else ''}, in session {change.session}:"
     for step in change.steps[:_SHOWN_STEPS]:

@@ -288,7 +288,7 @@ def _quoted(text: str) -> str:
 
 def config_arguments(parser: Parser) -> None:
     parser.add_argument("action", nargs="?", choices=("get", "set", "unset"), metavar="ACTION", help="get, set or unset (default: show all settings)")  # fmt: skip
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the setting, such as durability")
+    parser.add_argument("setting", metavar="NAME", nargs="?", help="the setting, such as durability")
     parser.add_argument("value", metavar="VALUE", nargs="?", help="the new value")
 
 
@@ -314,7 +314,7 @@ def run_config(call: Invocation) -> None:
       smp config set hooks.recall false --session checkout-review
     """
     options = call.options
-    action, name = options.action, options.name
+    action, name = options.action, options.setting
     if action is not None and (name is None or (action == "set") != (options.value is not None)):
         form = {"get": "NAME", "set": "NAME VALUE", "unset": "NAME"}[action]
         raise UserError(f"Give it as: smp config {action} {form}")
