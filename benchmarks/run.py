@@ -104,7 +104,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
         prog="./dev bench",
         description=__doc__,
         epilog="./dev bench guard: slower than the last release? ./dev bench compare: SMP beside other memories. "
-        "./dev bench postgres: a store in PostgreSQL beside plain SQL and files. ./dev bench import: transcripts.",
+        "./dev bench postgres: a store in PostgreSQL beside plain SQL and files. ./dev bench import: transcripts. "
+        "./dev bench adapters: what adapters of frameworks cost above the calls of SMP.",
     )
     parser.add_argument("--quick", action="store_true", help="a few seconds, smaller sessions: does the harness work?")
     parser.add_argument(
@@ -167,6 +168,10 @@ def main(words: list[str]) -> int:
         import postgres
 
         return postgres.main(words[1:])
+    if words[:1] == ["adapters"]:
+        import adapters
+
+        return adapters.main(words[1:])
     if words[:1] == ["import"]:
         import transcript_import
 

@@ -7,7 +7,7 @@
 Settings: `enabled`, `off` (groups such as `phone`, or kinds such as `github_token`), `patterns` (user-defined, see
 `custom_patterns`). `GROUPS` lists all groups and kinds.
 Guarantees: linear in any text; redacting again changes nothing; a removal states kind, field and length, never the
-secret. Ids, references, times, checksums and idempotency keys are not touched, and UUIDs, git
+secret. Ids, references, times, checksums, idempotency keys and opaque states and embeddings of frameworks (`opaque`, `embedding`) are not touched, and UUIDs, git
 hashes and digests are kept unless their name makes them a key. Authors may be mail addresses (`IDENTITIES`).
 Non-guarantees: a secret of unknown form without the name of a secret is not found. docs/privacy.md has the figures.
 """
@@ -32,7 +32,7 @@ OPENING, REPLACEMENT = "[REDACTED", "[REDACTED:{kind}]"
 UNTOUCHED = frozenset(
     ["id", "session", "type", "created", "updated", "revision", "schema", "checksum",
      "seq", "author_kind", "agent", "turn_ref", "references", "relations", "access", "visibility",
-     "trust", "idempotency_key", "valid_from", "valid_until", "covers", "learned_from", "role"]
+     "trust", "idempotency_key", "valid_from", "valid_until", "covers", "learned_from", "role", "opaque", "embedding"]
 )  # fmt: skip
 IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_by", "agreed_by", "agents_involved"])
 TAG_PREFIX = "redacted."  # a tag cannot contain brackets

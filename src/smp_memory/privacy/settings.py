@@ -81,7 +81,12 @@ def clean_metadata(config: Config, metadata: dict[str, Any]) -> tuple[dict[str, 
     redactor = redactor_of(config) if texts else None
     if redactor is None:
         return metadata, []
+    opaque = {name: value for name, value in texts.get("context", {}).items() if name == "opaque"}
+    if opaque:  # identifiers of a framework are not touched, as in memories
+        texts["context"] = {name: value for name, value in texts["context"].items() if name != "opaque"}
     cleaned, removals = redactor.redact_fields(texts)
+    if opaque:
+        cleaned["context"] = {**cleaned["context"], **opaque}
     return {**metadata, **cleaned}, removals
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NOT_SEARCHED = frozenset([
     "author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role",
-    "superseded_by", "supersedes", "valid_from", "valid_until", "parts",
+    "superseded_by", "supersedes", "valid_from", "valid_until", "parts", "exact", "opaque", "text_field", "embedding",
 ])  # fmt: skip
 
 _NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "pinned", "format"])
