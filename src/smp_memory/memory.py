@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.review import Proposal
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.lifecycle.undo import LastChange
     from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.options import (
@@ -681,6 +682,15 @@ class Memory:
     def _renew_digests(self) -> tuple[list[str], list[str]]:
         """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
         return context.digest.renew_after_erasing(self._whole)
+
+    def last_change(self, by: str | None = None) -> LastChange | None:
+        """What `by`, or a person who gave no name, added, changed, deleted or restored last; None if there is nothing."""
+        return lifecycle.undo.last_change(self.scope, by)
+
+    def undo(self, change: LastChange, *, by: str | None = None) -> None:
+        """Take back a change that `last_change` returned. Raises Conflict if somebody changed the memory since."""
+        with self.session(change.session, author=by or change.by).transaction() as tx:
+            lifecycle.undo.revert(tx, change)
 
     # -- states of sessions
 

@@ -30,6 +30,7 @@ from smp_memory.lifecycle.quota import SizeReport
 from smp_memory.lifecycle.review import Proposal
 from smp_memory.lifecycle.session_states import SessionState
 from smp_memory.lifecycle.transitions import Transition
+from smp_memory.lifecycle.undo import LastChange
 from smp_memory.memory import Memory
 from smp_memory.model.candidates import Hit, Hits, Related
 from smp_memory.model.deletions import Purged, Receipt, Trashed
@@ -331,6 +332,12 @@ class AsyncMemory:
         **criteria: Unpack[Criteria],
     ) -> Receipt:
         """Remove the bytes of memories, deleted and archived ones too, from every file that SMP owns, at once and for good."""
+
+    async def last_change(self, by: str | None = None) -> LastChange | None:
+        """What `by`, or a person who gave no name, added, changed, deleted or restored last; None if there is nothing."""
+
+    async def undo(self, change: LastChange, *, by: str | None = None) -> None:
+        """Take back a change that `last_change` returned. Raises Conflict if somebody changed the memory since."""
 
     async def session_states(self, *, include_archived: bool = False) -> list[SessionState]:
         """The state of every session and its next transition; with `include_archived` also of archived and deleted ones."""
