@@ -131,14 +131,14 @@ class SMPChatStore(AsyncDBChatStore):
 
 def _to_json(message: ChatMessage, status: MessageStatus) -> dict[str, Any]:
     """A message as JSON, with its readable text as `content`; the blocks are left out if they are this text alone."""
-    data = message.model_dump(mode="json")
-    if data["blocks"] == [TextBlock(text=message.content or "").model_dump(mode="json")]:
-        del data["blocks"]
+    text = message.content or ""
+    is_text = message.blocks == [TextBlock(text=text)]
+    data = message.model_dump(mode="json", exclude={"blocks"} if is_text else None)
     if status != _ACTIVE:
         data["status"] = status.value
     if not data["additional_kwargs"]:
         del data["additional_kwargs"]
-    return {"content": message.content or "", **data}
+    return {"content": text, **data}
 
 
 def _chat_messages(entries: Iterable[_Entry]) -> list[ChatMessage]:
