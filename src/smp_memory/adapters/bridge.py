@@ -426,4 +426,5 @@ class OpaqueLog:
 
 def is_state(record: Record) -> bool:
     """Whether a turn is a state of an `OpaqueLog`, not a message."""
-    return record.get("kind") == _STATE and "opaque" in record.given
+    given = record.given
+    return given.get("kind") == _STATE and "opaque" in given
