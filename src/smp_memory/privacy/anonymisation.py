@@ -72,7 +72,7 @@ _SMALL = "abcdefghijklmnopqrstuvwxyz"
 _HOMES = frozenset(["home", "Users", "users", "~"])
 
 
-_OPAQUE = ("opaque", "embedding")
+UNREDACTED = frozenset(["opaque", "embedding"])  # fields of adapters, which nobody can read
 
 
 class Placeholders:
@@ -402,7 +402,7 @@ def _kind_of(placeholder: str) -> str:
 
 
 def _without_opaque(data: Fields) -> Fields:
-    kept = {name: value for name, value in data.items() if name not in _OPAQUE}
+    kept = {name: value for name, value in data.items() if name not in UNREDACTED}
     return {**kept, "context": _without_opaque(kept["context"])} if isinstance(kept.get("context"), dict) else kept
 
 

@@ -307,3 +307,12 @@ def test_remember_stores_what_holds_in_all_sessions_under_global(memory: Any, ca
     stored = call(caller, "remember", type="preference", text="Answer in German", session="global")
     assert stored["id"] == "global/PREF-0001"
     assert [each.text for each in memory.global_memory.preferences()] == ["Answer in German"]
+
+
+@pytest.mark.parametrize("name", ["opaque", "embedding"])
+def test_remember_refuses_fields_that_are_not_redacted(memory: Any, caller: Caller, name: str) -> None:
+    with pytest.raises(InvalidRecord, match="not redacted"):
+        call(caller, "remember", type="finding", text="x", fields={name: "password=hunter2-Xy7q"})
+    stored = call(caller, "remember", type="finding", text="x")
+    with pytest.raises(InvalidRecord, match="not redacted"):
+        call(caller, "update", action="change", id=stored["id"], changes={name: "password=hunter2-Xy7q"})

@@ -30,6 +30,7 @@ from smp_memory.lifecycle.review import open_proposals
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
+from smp_memory.privacy.anonymisation import UNREDACTED
 from smp_memory.privacy.settings import count_kinds, redaction_notice
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.write.operations import Add
@@ -164,6 +165,7 @@ def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
     fields: dict[str, Any] = _without_recalled(dict(given.fields))
     for name in GIVEN_BY_SMP.intersection(fields) - {"type"}:
         raise InvalidRecord(f"fields: {name} is set by SMP and would not be stored. A session is named beside `fields`, as `session`.", field="fields")  # fmt: skip
+    _refuse_unredacted(fields, "fields")
     for name in TOP_LEVEL:
         value = _without_recalled(getattr(given, name))
         if value is not None and value != []:
@@ -173,6 +175,11 @@ def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
         _set_once(dict(fields), "text", "text", text)
         _set_once(fields, KINDS[given.type].text_field(fields), "text", text)
     return fields
+
+
+def _refuse_unredacted(given: dict[str, Any], argument: str) -> None:
+    for name in UNREDACTED.intersection(given):
+        raise InvalidRecord(f"{argument}: {name} is for adapters of frameworks; it is not redacted. Use another name.", field=argument)  # fmt: skip
 
 
 def _set_once(fields: dict[str, Any], name: str, argument: str, value: Any) -> None:
@@ -198,6 +205,7 @@ def update(caller: Caller, given: arguments.UpdateArguments) -> Reply:
     session = caller.agent(caller.session(record.session, writes=True))
     if given.action == "change":
         changes = _without_recalled(dict(given.changes))
+        _refuse_unredacted(changes, "changes")
         if not changes:
             raise InvalidRecord("changes: name the fields to change and their new values.", field="changes")
         for name in {"id", "expected_revision"}.intersection(changes):
