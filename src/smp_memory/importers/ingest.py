@@ -135,7 +135,7 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         if isinstance(found, IngestedSession):
             if target is not own:
                 target.finish()
-            target = TargetSession(run, found) if found.id else own
+            target = TargetSession(run, run.allowed(found)) if found.id else own
         else:
             count += 1
             target.add(found, file.name, times)
