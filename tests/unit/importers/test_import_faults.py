@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import subprocess
+import sys
+import tracemalloc
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import smp_memory
+from smp_memory.errors import UserError
 from smp_memory.importers import import_from
+from smp_memory.importers.json_array import items_of
+from smp_memory.importers.registry import Places, importer_named
+from smp_memory.importers.source import Source
 from smp_memory.memory import Memory
 from smp_memory.privacy.fence import fence
 from tests import host_transcripts as hosts
@@ -145,3 +155,121 @@ def test_removed_recalled_text_is_counted(memory: Memory, tmp_path: Path) -> Non
     rows = [{"text": f"New.\n{recalled}"}, {"text": recalled}, {"text": "plain"}]
     report = import_from(memory, "jsonl", table(tmp_path, *rows))
     assert (report.count, report.fenced, report.unread) == (2, 2, [])
+
+
+# -- pipes
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes in folders")
+@pytest.mark.parametrize("kind", ["gemini", "cursor", "claude-mem", "mem0"])
+def test_pipe_in_the_place_of_a_file_does_not_block(tmp_path: Path, kind: str) -> None:
+    if kind == "gemini":
+        folder = tmp_path / "tmp/abc"
+        hosts.write_lines(folder / "chats/session-a.jsonl", hosts.gemini_lines())
+        os.mkfifo(folder / ".project_root")
+    else:
+        folder = tmp_path
+        os.mkfifo(folder / {"cursor": "state.vscdb", "claude-mem": "claude-mem.db", "mem0": "history.db"}[kind])
+    script = (
+        "import sys, smp_memory\nfrom smp_memory.importers import import_from\n"
+        "with smp_memory.open(':memory:') as memory:\n"
+        "    try:\n        print(import_from(memory, *sys.argv[1:]).count)\n"
+        "    except smp_memory.errors.UserError as error:\n        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, kind, str(folder)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- one bad value
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "1" + "0" * 6000, "-1" + "0" * 400, "1e400"])
+@pytest.mark.parametrize("field", ["created", "confidence", "title", "tags", "type"])
+def test_huge_number_costs_only_its_field(memory: Memory, tmp_path: Path, field: str, value: str) -> None:
+    rows = f'{{"text": "tea", "{field}": {value}}}\n{{"text": "milk"}}\n'
+    path = put(tmp_path, {"rows.jsonl": rows}) / "rows.jsonl"
+    import_from(memory, "jsonl", path, settings={"map": f"{field}={field}"})
+    assert "milk" in [record.text for record in memory.session("jsonl-import").records()]
+
+
+def test_header_with_a_bare_carriage_return_is_reported(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(b"text,\rsession\rtea,one\n")
+    report = import_from(memory, "csv", tmp_path / "rows.csv")
+    assert (report.count, report.unread[0].line, "header" in report.unread[0].why) == (0, 1, True)
+
+
+def archive(path: Path, version: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("conversations.json", "[]")
+    data = path.read_bytes()
+    at = data.index(b"PK\x01\x02")
+    path.write_bytes(data[: at + 6] + bytes((version, 0)) + data[at + 8 :])
+    return path
+
+
+def test_archive_of_a_newer_version_is_reported(memory: Memory, tmp_path: Path) -> None:
+    path = archive(tmp_path / "Downloads/export.zip", 200)
+    places = Places(str(tmp_path), {}, "linux", str(tmp_path))
+    assert importer_named("chatgpt").load().found(places) == []
+    with pytest.raises(UserError):
+        import_from(memory, "chatgpt", path)
+
+
+@pytest.mark.parametrize("path", ["/tmp/a\0b", "/tmp/\ud800"])  # noqa: S108 - no such file
+def test_scan_survives_settings_with_an_impossible_path(tmp_path: Path, path: str) -> None:
+    put(tmp_path, {".mcp.json": json.dumps({"env": {"MEMORY_FILE_PATH": path}})})
+    places = Places(str(tmp_path), {}, "linux", str(tmp_path))
+    assert importer_named("mcp-memory").load().found(places) == []
+
+
+# -- large and packed files
+
+
+@pytest.mark.parametrize("filling", ["\n", "x", "{"])
+def test_what_is_skipped_of_an_array_is_not_held(tmp_path: Path, filling: str) -> None:
+    million = 1 << 20
+    path = tmp_path / "conversations.json"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        for _ in range(24):
+            file.write(filling * (million if filling != "{" else 64) + " " * (million if filling == "{" else 0))
+        file.write('{"mapping": 1}]')
+    tracemalloc.start()
+    found = [value for _, value in items_of(Source(str(path), path.name), "mapping")]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [{"mapping": 1}]
+    assert peak < 12 * million
+
+
+def test_packed_rollout_is_unpacked_in_pieces(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    path = tmp_path / "rollout-a.jsonl.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b"\n" * (256 << 20)))
+    tracemalloc.start()
+    size = sum(map(len, Source(str(path), path.name).chunks()))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size == 256 << 20
+    assert peak < 32 << 20
+
+
+# -- tables and folders
+
+
+def test_large_cell_is_one_memory_and_a_larger_one_costs_only_its_row(memory: Memory, tmp_path: Path) -> None:
+    large, huge = "line of a cell\n" * 12_000, "too large, and more\n" * 900_000
+    text = f'text,mood\n"{large}",good\n"{huge}",bad\n"after ""it""",fine\n'
+    report = import_from(memory, "csv", put(tmp_path, {"rows.csv": text}) / "rows.csv")
+    records = memory.session("csv-import").records()
+    assert [record.text[:14] for record in records] == ["line of a cell", 'after "it"']
+    assert [each.line for each in report.unread] == [12_003]
+    assert csv.field_size_limit() == 131_072
+
+
+def test_folder_that_begins_like_the_store_is_read(tmp_path: Path) -> None:
+    text = "## Turn 1 - 2026-01-11 14:30:00\n**Speaker:** user\n\ntea\n"
+    folder = put(tmp_path / "store-logs", {"log.md": text})
+    with smp_memory.open(tmp_path / "store") as memory:
+        assert import_from(memory, "conversation-log", folder).count == 1
