@@ -98,7 +98,9 @@ class ImportRun:
         if session.id.casefold() not in _RESERVED:
             return session
         name = f"{self.tool}-{session.id}"
-        note = f"{session.id} is the name of a session with a meaning of its own; what the files put there goes to {name}"
+        note = (
+            f"{session.id} is the name of a session with a meaning of its own; what the files put there goes to {name}"
+        )
         if note not in self.report.notes:
             self.report.notes.append(note)
         return session._replace(id=name)

@@ -48,7 +48,7 @@ def import_from(
 ) -> IngestReport:
     """Import what the importer `name` finds at `path`, or in its usual place.
 
-    session    for memories that belong to no conversation; else `NAME-import`.
+    session    for memories that belong to no conversation; else `NAME-import`, and for Markdown `markdown-FOLDER`.
     dry_run    report what would be imported; write nothing.
     backup     export the store to a file in the user's state before the first write; the report names it.
     proposals  False: nothing is proposed for review from the sessions that this import creates.
@@ -69,7 +69,8 @@ def import_from(
     if hasattr(module, "merge"):
         module.merge(run, absolute, session)
         return run.report
-    return ingest_files(run, module.files(absolute, options), session or importer.session, progress)
+    listed = module.files(absolute, options)
+    return ingest_files(run, listed, session or importer.session_for(listed), progress)
 
 
 def ingest_files(

@@ -115,7 +115,7 @@ def _csv_rows(source: Source) -> Iterator[Row]:
     header = next(lines, "")
     separator = max(",;\t|", key=header.count)
     names, why = _next_cells(csv.reader([header], delimiter=separator))
-    if not any(name.strip() for name in names or ()):
+    if names is None or not any(name.strip() for name in names):
         source.cannot_read(1, f"no header with the names of columns{why and ': '}{why}")
         return
     reader = csv.reader(lines, delimiter=separator)
@@ -125,11 +125,11 @@ def _csv_rows(source: Source) -> Iterator[Row]:
         if why:
             source.cannot_read(line, f"not a row: {why}")
             lines.end_row()
-        elif cells is None:
+        if cells is None:
             return
-        elif len(cells) > len(names):
+        if len(cells) > len(names):
             source.cannot_read(line, f"{len(cells)} cells, but {len(names)} columns; the others were left out")
-        if any(cell.strip() for cell in cells or ()):
+        if any(cell.strip() for cell in cells):
             yield line, dict(zip((name.strip() for name in names), cells, strict=False))
 
 
@@ -161,9 +161,7 @@ class _TextLines:
         text = line.decode("utf-8-sig" if self._number == 1 else "utf-8", "replace")
         if "\ufffd" in text and not self._is_reported and b"\xef\xbf\xbd" not in line:
             self._is_reported = True
-            self._source.cannot_read(
-                self._number, "not UTF-8; unreadable characters are replaced, here and below"
-            )
+            self._source.cannot_read(self._number, "not UTF-8; unreadable characters are replaced, here and below")
         self._is_quoted ^= text.count('"') % 2 == 1
         return text
 

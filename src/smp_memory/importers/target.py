@@ -55,7 +55,9 @@ class TargetSession:
         self._memory = run.memory
         self._report = run.report
         self._given = session
-        self._names = _existing_names(run, session)  # sessions with this conversation: one, unless it was doubled before
+        self._names = _existing_names(
+            run, session
+        )  # sessions with this conversation: one, unless it was doubled before
         self.id = _fullest(run, session, self._names) or session.id
         self._left_out = self._reason_to_leave_out()
         self._is_wanted = False  # whether a memory was found for it
@@ -151,7 +153,11 @@ class TargetSession:
         """Why nothing is imported into it; empty if it is. What was said while recording was off is imported only if its file is named."""
         if self.id in self._run.deleted:
             return IN_TRASH
-        if self._given.host and not self._run.is_single and read_state(self._memory.store.state, self._given.host_session).was_off:
+        if (
+            self._given.host
+            and not self._run.is_single
+            and read_state(self._memory.store.state, self._given.host_session).was_off
+        ):
             return "recording was off in it; name its file to import it"
         return ""
 

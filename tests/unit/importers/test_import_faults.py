@@ -176,7 +176,9 @@ def test_pipe_in_the_place_of_a_file_does_not_block(tmp_path: Path, kind: str) -
         "    try:\n        print(import_from(memory, *sys.argv[1:]).count)\n"
         "    except smp_memory.errors.UserError as error:\n        print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, kind, str(folder)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script, kind, str(folder)], check=False, capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -216,7 +218,7 @@ def test_archive_of_a_newer_version_is_reported(memory: Memory, tmp_path: Path) 
         import_from(memory, "chatgpt", path)
 
 
-@pytest.mark.parametrize("path", ["/tmp/a\0b", "/tmp/\ud800"])  # noqa: S108 - no such file
+@pytest.mark.parametrize("path", ["/a\0b", "/\ud800"])
 def test_scan_survives_settings_with_an_impossible_path(tmp_path: Path, path: str) -> None:
     put(tmp_path, {".mcp.json": json.dumps({"env": {"MEMORY_FILE_PATH": path}})})
     places = Places(str(tmp_path), {}, "linux", str(tmp_path))
