@@ -93,6 +93,7 @@ def _environment(project: str) -> dict[str, str]:
         **kept,
         "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")])),
         "HOME": home,
+        "LOGNAME": "ada",
         "SMP_STATE_DIR": os.path.join(home, "state"),
         "TERM": "xterm-256color",
         "COLUMNS": str(COLUMNS),

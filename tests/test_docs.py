@@ -137,14 +137,13 @@ def test_query_of_the_quick_start_finds_something(
     assert "FIND-0001" in capsys.readouterr().out
 
 
-def test_package_for_mcp_is_named_like_the_extra() -> None:
-    import shlex
+def test_packages_of_servers_are_named_like_the_extras() -> None:
     import tomllib
 
-    from smp_memory.cli.commands.servers import MCP_INSTALL
+    from smp_memory.cli.commands.servers import MCP_PACKAGES, WEB_PACKAGES
 
     extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
-    assert shlex.split(MCP_INSTALL) == ["pip", "install", *extras["mcp"]]
+    assert (list(MCP_PACKAGES), list(WEB_PACKAGES)) == (extras["mcp"], extras["web"])
 
 
 def test_every_command_in_the_docs_is_understood(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

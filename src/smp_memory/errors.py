@@ -342,3 +342,17 @@ def _mapped_error(error: Exception, instance: Any, activity: str) -> SMPError | 
             path=path,
         )
     return None
+
+
+def install_command(*packages: str) -> str:
+    """The command that installs packages into the environment of this process, as that was made: by pipx, uv or pip."""
+    import sys
+    from importlib.util import find_spec
+    from shlex import quote
+
+    names, prefix = " ".join(map(quote, packages)), sys.prefix.replace("\\", "/")
+    if "/pipx/venvs/" in prefix:
+        return f"pipx inject {prefix.rpartition('/')[2]} {names}"
+    if "/uv/tools/" in prefix or find_spec("pip") is None:
+        return f"uv pip install --python {quote(sys.executable)} {names}"
+    return f"{quote(sys.executable)} -m pip install {names}"

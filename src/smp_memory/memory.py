@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from itertools import islice
+from itertools import count, islice
 
 import smp_memory
 from smp_memory import analytics, context, exchange, lifecycle, search, write
@@ -37,6 +37,7 @@ from smp_memory.model.session_info import (
     names_of,
 )
 from smp_memory.model.times import Clock, parse, to_moment, to_text
+from smp_memory.model.types import kind_of
 from smp_memory.observe.incomplete import each_existing, report_once, report_settings
 from smp_memory.observe.telemetry import observed
 from smp_memory.privacy.settings import checked, clean_metadata, log_metadata_redaction
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.maintenance import MaintenanceReport
     from smp_memory.lifecycle.review import Proposal
     from smp_memory.lifecycle.session_states import SessionState
+    from smp_memory.lifecycle.undo import LastChange
     from smp_memory.model.candidates import Hit, Hits, Related
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.options import (
@@ -254,9 +256,17 @@ class Memory:
     def remember(self, text: str, type: str = "learning", *, session: str = DEFAULT_SESSION, **fields: Any) -> Any:
         """Store a memory in a session, which is made if need be: `memory.remember("Use OAuth 2.0", "decision", author="ada")`.
 
-        `session="global"` stores what holds in all sessions.
+        The same again returns the memory that is there. `session="global"` stores what holds in all sessions.
         """
-        return self.session(session, create=True).add(type, text, **fields)
+        target, kind = self.session(session, create=True), kind_of(type)
+        if not fields.keys().isdisjoint(("idempotency_key", "key")) or kind.is_turn or kind.is_named_by_agent:
+            return target.add(kind.name, text, **fields)
+        digest = ids.sha256_hex(repr((kind.name, text, sorted(fields.items()))).encode("utf-8", "surrogatepass"))[:32]
+        for number in count(1):
+            record = target.add(kind.name, text, **fields, idempotency_key=f"remember {digest} {number}")
+            if not record.deleted and record.revision == 1:
+                break  # one that was deleted or changed since does not count
+        return record
 
     # -- sessions
 
@@ -672,6 +682,15 @@ class Memory:
     def _renew_digests(self) -> tuple[list[str], list[str]]:
         """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
         return context.digest.renew_after_erasing(self._whole)
+
+    def last_change(self, by: str | None = None) -> LastChange | None:
+        """What `by`, or a person who gave no name, added, changed, deleted or restored last; None if there is nothing."""
+        return lifecycle.undo.last_change(self.scope, by)
+
+    def undo(self, change: LastChange, *, by: str | None = None) -> None:
+        """Take back a change that `last_change` returned. Raises Conflict if somebody changed the memory since."""
+        with self.session(change.session, author=by or change.by).transaction() as tx:
+            lifecycle.undo.revert(tx, change)
 
     # -- states of sessions
 

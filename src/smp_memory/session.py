@@ -175,7 +175,7 @@ class SessionMemory:
     def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name.

@@ -82,6 +82,8 @@ OF_STORE: dict[str, Do] = {
     "is_trusted": lambda memory: memory.is_trusted,
     "latest_session": lambda memory: memory.latest_session(),
     "sessions_by_time": lambda memory: memory.sessions_by_time(),
+    "last_change": lambda memory: memory.last_change(),
+    "undo": lambda memory: memory.undo(memory.last_change()),
     "maintain": lambda memory: memory.maintain(),
     "preview": lambda memory: memory.preview("ada", task="login", session="s"),
     "priority": lambda memory: memory.priority("s/DEC-0001"),

@@ -123,8 +123,8 @@ def test_help_of_a_family(empty: Terminal) -> None:
         (("session",), "Subcommands: new, list, show"),
         (("session", "frobnicate"), "Subcommands: new, list, show"),
         (("list", "--frobnicate"), "--frobnicate"),
-        (("--frobnicate",), "There is no command"),
-        (("--root",), "There is no command"),
+        (("--frobnicate",), "Unknown option: --frobnicate"),
+        (("--root",), "--root needs a value"),
         (("add", "decision"), "TEXT"),
         (("list", "--last", "0"), "above 0"),
         (("list", "--last", "x"), "above 0"),
@@ -132,7 +132,10 @@ def test_help_of_a_family(empty: Terminal) -> None:
         (("convert", "--to", "xml"), "xml"),
         (("add", "decision", "x", "--field", "novalue"), "name=value"),
         (("edit", "DEC-0001", "novalue"), "name=value"),
-        (("config", "--set", "a=1", "--unset", "b"), "not allowed with"),
+        (("config", "set", "durability"), "smp config set NAME VALUE"),
+        (("config", "durability"), "choose from 'get', 'set', 'unset'"),
+        (("--vers",), "Did you mean --version?"),
+        (("--unknown",), "smp --help"),
     ],
 )
 def test_user_errors_are_one_line(empty: Terminal, words: tuple[str, ...], expected: str) -> None:
@@ -170,7 +173,7 @@ def test_errors_as_json_go_to_stderr(cli: Terminal) -> None:
         (("add", "decision", "x", "--importance", "7"), 3, "E_SCHEMA_INVALID"),
         (("add", "decision", "x", "--created", "yesterday"), 3, "E_SCHEMA_INVALID"),
         (("add", "decision", "x" * 1_100_000), 20, "E_SIZE_LIMIT, MEM_E001"),
-        (("config", "nonsense"), 5, "E_CONFIG_INVALID"),
+        (("config", "get", "nonsense"), 5, "E_CONFIG_INVALID"),
         (("list", "--session", "nonsense"), 8, "E_SESSION_NOT_FOUND, MEM_E005"),
         (("session", "new", "shop"), 9, "E_SESSION_EXISTS"),
         (("session", "new", "--set", "user=x"), 2, "E_USER"),
@@ -313,7 +316,7 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
     assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
 
 
-def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: Terminal, tmp_path: Path) -> None:
+def test_id_alone_means_the_only_session_that_has_it(cli: Terminal, tmp_path: Path) -> None:
     """A newcomer who has started another session was only told that DEC-0001 does not exist."""
     cli.ok("add", "decision", "Use OAuth")
     cli.ok("session", "new", "two")
@@ -328,10 +331,9 @@ def test_id_alone_means_the_default_session_else_the_only_one_that_has_it(cli: T
     _make_older(tmp_path / ".bmad/memory/sessions/two", 4000)
     _make_older(tmp_path / ".bmad/memory/sessions/three", -60)
     for words in (("show",), ("delete",), ("edit",)):
-        assert (
-            "2 sessions have a memory DEC-0001. Name one of them, or use --session: shop/DEC-0001, two/DEC-0001"
-            in cli.fails(2, *words, "DEC-0001")
-        )
+        said = cli.fails(2, *words, "DEC-0001")
+        assert "2 sessions have a memory DEC-0001." in said
+        assert "two/DEC-0001 (Use SAML); shop/DEC-0001 (Use OAuth)" in said
     assert cli.json("show", "two/DEC-0001")["decision"] == "Use SAML"
 
 
@@ -523,7 +525,8 @@ def test_list_filters(cli: Terminal) -> None:
         return [record.get("decision") or record["finding"] for record in cli.json("list", *words)]
 
     assert texts("--tag", "security") == ["one", "two"]
-    assert texts("--tag", "security", "--tag", "api") == ["two"]
+    assert texts("--tag", "security", "--tag", "api", "--all-tags") == ["two"]
+    assert texts("--tag", "security", "--tag", "api") == ["one", "two", "four"]
     assert texts("decisions", "--last", "1") == ["three"]
     assert texts("--tag", "api", "--last", "1") == ["four"]
     assert texts("findings") == ["four"]
@@ -773,18 +776,18 @@ def test_config(cli: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file = tmp_path / ".bmad/memory/config.json"
     assert "durability" in cli.ok("config")
     assert {row["name"]: row["source"] for row in cli.json("config")}["durability"] == "default"
-    assert cli.ok("config", "durability") == "always\n"
-    assert "durability = os (file " in cli.ok("config", "--set", "durability=os")
-    cli.ok("config", "--set", "concurrency.lock_timeout_ms=100")
+    assert cli.ok("config", "get", "durability") == "always\n"
+    assert "durability = os (file " in cli.ok("config", "set", "durability", "os")
+    cli.ok("config", "set", "concurrency.lock_timeout_ms", "100")
     assert json.loads(file.read_text())["concurrency"] == {"lock_timeout_ms": 100}
-    assert cli.json("config", "concurrency.lock_timeout_ms")["value"] == 100
+    assert cli.json("config", "get", "concurrency.lock_timeout_ms")["value"] == 100
     before = file.read_bytes()
     for bad in ("durability=never", "concurrency.lock_timeout_ms=soon", "durabilty=os", "layout=log", "format=2"):
-        assert "E_CONFIG_INVALID" in cli.fails(5, "config", "--set", bad)
+        assert "E_CONFIG_INVALID" in cli.fails(5, "config", "set", *bad.split("="))
     assert file.read_bytes() == before
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    cli.ok("config", "--unset", "durability")
-    assert cli.ok("config", "durability") == "always\n"
+    cli.ok("config", "unset", "durability")
+    assert cli.ok("config", "get", "durability") == "always\n"
     monkeypatch.setenv("SMP_DURABILITY", "interval")
     assert "environment SMP_DURABILITY" in cli.ok("config")
     cli.ok("add", "decision", "the store still works")
@@ -884,7 +887,7 @@ def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("add", "decision", "茶" * 100)
     lines = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
     assert lines[3:] == ["2 memories in session shop, newest last"]
-    assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:3])
+    assert all("…" in line and line.endswith("now") and len(line) <= 70 for line in lines[1:3])
 
 
 # -- processes
@@ -998,3 +1001,89 @@ def test_a_memory_for_all_sessions_is_stored_under_global(cli: Terminal) -> None
 def test_key_of_a_memory_that_is_no_preference_is_refused(cli: Terminal) -> None:
     assert "--idempotency-key" in cli.fails(2, "add", "decision", "Use OAuth", "--key", "k")
     assert cli.json("add", "preference", "concise", "--key", "style")["value"] == "concise"
+
+
+def test_bare_id_that_several_sessions_have_is_refused_also_if_the_current_session_has_it(cli: Terminal) -> None:
+    """`smp delete DEC-0001` took the one of the current session, without a word about which."""
+    cli.ok("add", "decision", "Use OAuth", "--session", "shop")
+    cli.ok("session", "new", "two")
+    cli.ok("add", "decision", "Use SAML", "--session", "two")
+    for command in ("show", "delete", "pin", "resolve", "edit"):
+        assert "two/DEC-0001 (Use SAML); shop/DEC-0001 (Use OAuth)" in cli.fails(2, command, "DEC-0001")
+    assert cli.json("show", "DEC-0001", "--session", "two")["decision"] == "Use SAML"
+
+
+def test_list_shows_the_text_first_and_sessions_by_their_short_names(cli: Terminal, tmp_path: Path) -> None:
+    for name in ("claude-code-2026-01-31-5f0c1a7e", "claude-code-2026-02-01-00c0ffee"):
+        cli.ok("session", "new", name)
+        cli.ok(
+            "add", "finding", "Login has no rate limit, so that passwords can be guessed by trying", "--session", name
+        )
+    head, first, second, _ = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="80").splitlines()
+    assert head.split() == ["text", "id", "age", "state"]
+    assert first.split("  ")[0] == "Login has no rate limit, so that passwords can …"
+    assert ("5f0c1a7e/FIND-0001" in first, "00c0ffee/FIND-0001" in second) == (True, True)
+    assert cli.json("show", "5f0c1a7e/FIND-0001")["id"] == "FIND-0001"
+    assert cli.json("list", "--session", "00c0ffee")[0]["session"] == "claude-code-2026-02-01-00c0ffee"
+
+
+def test_list_takes_the_filters_of_query(cli: Terminal) -> None:
+    cli.ok("add", "finding", "one", "--severity", "high", "--author", "ada")
+    cli.ok("add", "finding", "two", "--severity", "low", "--author", "veritas")
+    assert [each["finding"] for each in cli.json("list", "--where", "severity=high")] == ["one"]
+    assert [each["finding"] for each in cli.json("list", "--agent", "veritas")] == ["two"]
+    assert cli.json("list", "--time", "2020") == []
+
+
+def test_version_is_an_option_and_a_command(cli: Terminal) -> None:
+    assert cli.ok("version") == cli.ok("--version") == f"smp {smp_memory.__version__}\n"
+
+
+# -- undo
+
+
+def test_undo_takes_back_an_added_memory_and_then_itself(cli: Terminal) -> None:
+    cli.ok("add", "decision", "Use OAuth")
+    code, out, _ = cli("undo")
+    assert (code, "added DEC-0001  Use OAuth" in out, "Add --yes" in out) == (1, True, True)
+    assert "Undone." in cli.ok("undo", "--yes")
+    assert cli.json("list") == []
+    cli.ok("undo", "--yes")
+    assert [each["id"] for each in cli.json("list")] == ["DEC-0001"]
+
+
+def test_undo_takes_back_changed_fields(cli: Terminal) -> None:
+    cli.ok("add", "finding", "No rate limit", "--severity", "low")
+    cli.ok("edit", "FIND-0001", "severity=high", "impact=large")
+    assert "severity: low → high" in cli.ok("undo", "--dry-run")
+    cli.ok("undo", "--yes")
+    found = cli.json("show", "FIND-0001")
+    assert (found["severity"], "impact" in found, found["revision"]) == ("low", False, 3)
+    cli.ok("resolve", "FIND-0001", "done")
+    cli.ok("undo", "--yes")
+    assert cli.json("show", "FIND-0001").get("status") in (None, "open")
+
+
+def test_undo_restores_all_memories_that_were_deleted_together(cli: Terminal) -> None:
+    for text in ("one", "two", "three"):
+        cli.ok("add", "decision", text, "--tag", "old")
+    cli.ok("add", "decision", "four")
+    cli.ok("delete", "--tag", "old", "--yes")
+    assert len(cli.json("list")) == 1
+    cli.ok("undo", "--yes")
+    assert sorted(each["decision"] for each in cli.json("list")) == ["four", "one", "three", "two"]
+
+
+def test_undo_leaves_the_changes_of_others_alone(cli: Terminal) -> None:
+    cli.ok("add", "decision", "mine")
+    cli.ok("add", "decision", "of an agent", "--author", "architect")
+    assert "mine" in cli.ok("undo", "--dry-run")
+    assert "of an agent" in cli.ok("undo", "--dry-run", "--author", "architect")
+    assert "no change by nobody" in cli.ok("undo", "--dry-run", "--author", "nobody")
+
+
+def test_undo_of_a_pinned_turn_unpins_it(cli: Terminal) -> None:
+    cli.ok("add", "turn", "How do we log in?", "--role", "user")
+    cli.ok("pin", "TURN-0001")
+    cli.ok("undo", "--yes")
+    assert cli.json("show", "TURN-0001")["pinned"] is False

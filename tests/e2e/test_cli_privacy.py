@@ -123,9 +123,9 @@ def test_anonymise_a_session_and_one_memory(terminal: Terminal, store: str) -> N
 
 
 def test_redact_stored_secrets(terminal: Terminal, store: str, tmp_path: Path) -> None:
-    terminal.ok("config", "--set", "privacy.redaction.enabled=false")
+    terminal.ok("config", "set", "privacy.redaction.enabled", "false")
     terminal.ok("add", "decision", f"The key is {TOKEN}", "--session", "checkout")
-    terminal.ok("config", "--unset", "privacy.redaction.enabled")
+    terminal.ok("config", "unset", "privacy.redaction.enabled")
     assert TOKEN not in terminal.ok("add", "decision", f"Another is {TOKEN}", "--session", "checkout", "--json")
     out = terminal.ok("redact", "--preview", "--session", "checkout")
     assert "DEC-0002" in out
@@ -161,15 +161,15 @@ def test_audit_command_lists_actions(terminal: Terminal, store: str) -> None:
 
 
 def test_redaction_rules_are_configurable(terminal: Terminal, store: str) -> None:
-    terminal.ok("config", "--set", "privacy.redaction.off=email,phone")
-    assert terminal.json("config", "privacy.redaction.off")["value"] == ["email", "phone"]
+    terminal.ok("config", "set", "privacy.redaction.off", "email,phone")
+    assert terminal.json("config", "get", "privacy.redaction.off")["value"] == ["email", "phone"]
     assert (
         terminal.json("add", "decision", "Ask bob@example.org", "--session", "checkout")["decision"]
         == "Ask bob@example.org"
     )
     patterns = '[{"type": "employee", "regex": "EMP-[0-9]{6}"}]'
-    terminal.ok("config", "--set", f"privacy.redaction.patterns={patterns}")
+    terminal.ok("config", "set", "privacy.redaction.patterns", f"{patterns}")
     assert terminal.json("add", "decision", "EMP-123456", "--session", "checkout")["decision"] == "[REDACTED:employee]"
-    terminal.fails(5, "config", "--set", "privacy.redaction.off=fone")
-    terminal.fails(5, "config", "--set", 'privacy.redaction.patterns=[{"type": "x", "regex": "(a+)+b"}]')
+    terminal.fails(5, "config", "set", "privacy.redaction.off", "fone")
+    terminal.fails(5, "config", "set", "privacy.redaction.patterns", '[{"type": "x", "regex": "(a+)+b"}]')
     assert smp_memory.open("store").config["privacy.redaction.off"] == ["email", "phone"]

@@ -75,14 +75,14 @@ def test_commands_are_completed(project: Path) -> None:
 
 
 def test_options_and_their_values_are_completed(project: Path) -> None:
-    assert words("list", "--all-") == ["--all-memories"]
+    assert words("list", "--all-m") == ["--all-memories"]
     assert "--deleted" not in words("list", "--")
     assert words("add", "finding", "x", "--severity", "hi") == ["high"]
     assert words("add", "finding", "x", "--severity", "hi") == ["high"]
     assert words("convert", "--to", "ma") == ["markdown"]
     assert words("query", "--sort", "new") == ["newest"]
     assert words("add", "dec") == ["decision"]
-    assert "durability" in words("config", "durab")
+    assert "durability" in words("config", "get", "durab")
     assert words("completion", "z") == ["zsh"]
 
 

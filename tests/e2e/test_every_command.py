@@ -39,6 +39,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "list": (),
     "show": ("shop/DEC-0001",),
     "history": ("shop/DEC-0001",),
+    "undo": ("--dry-run",),
     "similar": ("shop/FIND-0001",),
     "related": ("shop/DEC-0001",),
     "watch": ("--for", "0.05"),

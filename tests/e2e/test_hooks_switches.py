@@ -53,13 +53,13 @@ def test_environment_turns_injection_off_for_one_process_and_recording_goes_on(p
 def test_setting_of_a_session_turns_injection_off_there_and_recording_goes_on(project: Project) -> None:
     one, other = Host(project, "one"), Host(project, "other")
     session = session_of(project, one)
-    assert main(["config", "--session", session, "--set", "hooks.recall=false"]) in (0, None)
+    assert main(["config", "--session", session, "set", "hooks.recall", "false"]) in (0, None)
     assert project.call(prompt(one, 1), "--wait").stdout == b""
     assert project.call(subagent(one), "--wait").stdout == b""
     assert PROMPT in turns(project, session)
     assert b"OAuth" in project.call(prompt(other, 1), "--wait").stdout
     assert b"OAuth" in project.call(prompt(one, 2), "--wait", SMP_HOOKS_RECALL="on").stdout
-    assert main(["config", "--session", session, "--unset", "hooks.recall"]) in (0, None)
+    assert main(["config", "--session", session, "unset", "hooks.recall"]) in (0, None)
     project.decide("OAuth tokens of customers who log in to the shop last an hour", "later")
     assert b"OAuth" in project.call(prompt(one, 3), "--wait").stdout
 
@@ -67,7 +67,7 @@ def test_setting_of_a_session_turns_injection_off_there_and_recording_goes_on(pr
 def test_setting_of_a_session_turns_recording_off_there_and_injection_goes_on(project: Project) -> None:
     host = Host(project)
     session = session_of(project, host)
-    assert main(["config", "--session", session, "--set", "hooks.record=false"]) in (0, None)
+    assert main(["config", "--session", session, "set", "hooks.record", "false"]) in (0, None)
     assert b"OAuth" in project.call(prompt(host, 1), "--wait").stdout
     assert PROMPT not in turns(project, session)
 
@@ -80,7 +80,7 @@ def test_subagents_have_their_own_switch(project: Project, how: str) -> None:
     environ = {"SMP_HOOKS_RECALL_AGENTS": "off"} if how == "environment" else {}
     if how != "environment":
         where = ["--session", session] if how == "session" else []
-        assert main(["config", *where, "--set", "hooks.recall_agents=false"]) in (0, None)
+        assert main(["config", *where, "set", "hooks.recall_agents", "false"]) in (0, None)
     assert project.call(subagent(host), "--wait", **environ).stdout == b""
     assert b"OAuth" in project.call(prompt(host, 1), "--wait", **environ).stdout
 

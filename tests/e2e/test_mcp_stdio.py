@@ -296,7 +296,7 @@ def test_error_without_the_extra_names_the_package_to_install(root: Path, tmp_pa
     path = environment()["PYTHONPATH"]
     refused = run("--root", str(root), PYTHONPATH=f"{tmp_path}:{path}")
     assert refused.returncode == smp_memory.errors.UserError.exit_code
-    assert "pip install 'mcp>=" in refused.stderr
+    assert "install 'mcp>=" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert refused.stdout == ""
 

@@ -142,7 +142,7 @@ def test_strict_value_that_a_pull_removes_still_holds(project: Project, key: str
         memory.set_config(key, strict)
     project.pull()
     assert project.value(key) == strict
-    assert main(["config", "--unset", key]) in (0, None)  # the user's own choice
+    assert main(["config", "unset", key]) in (0, None)  # the user's own choice
     assert project.value(key) == DEFAULTS[key]
 
 
@@ -162,8 +162,8 @@ def test_lower_value_in_the_metadata_of_a_session_counts_only_after_trust(
 
 
 def test_settings_that_the_user_sets_count_at_once(project: Project) -> None:
-    assert main(["config", "--set", "privacy.redaction.off=email"]) in (0, None)
-    assert main(["config", "--session", "s1", "--set", "privacy.redaction.enabled=false"]) in (0, None)
+    assert main(["config", "set", "privacy.redaction.off", "email"]) in (0, None)
+    assert main(["config", "--session", "s1", "set", "privacy.redaction.enabled", "false"]) in (0, None)
     with smp_memory.open(project.root) as memory:
         assert memory.config["privacy.redaction.off"] == ["email"]
         assert memory.session("s1").config["privacy.redaction.enabled"] is False
@@ -200,7 +200,7 @@ def test_trust_shows_the_change_before_it_is_recorded(project: Project) -> None:
         line = next(line for line in run(*words)[1].splitlines() if "lower protection" in line)
         assert "privacy.redaction.enabled true → false; lifecycle.purge_days 30 → 2" in line
     assert "lower protection" in run("status")[0]
-    assert "(trusted)" not in run("config", "--set", "hooks.recall=true")[0]
+    assert "(trusted)" not in run("config", "set", "hooks.recall", "true")[0]
     shown = run("trust", "--yes")[1]
     for text in ("privacy.redaction.enabled true → false", "hooks.start_tokens 1200 → 5000 (session s1)"):
         assert text in shown

@@ -289,3 +289,17 @@ def test_the_session_global_is_there_when_it_is_named(tmp_path):
         assert [each.text for each in memory.global_memory.preferences()] == ["Answer in German"]
         assert memory.session("global").config["lifecycle.auto_archive"] is False
         assert "Answer in German" in str(memory.context("developer", task="write the release notes in which language?"))
+
+
+def test_remembering_the_same_again_returns_the_memory_that_is_there(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        first = memory.remember("Deploys run on Tuesdays", tags=["deploy"])
+        assert memory.remember("Deploys run on Tuesdays", tags=["deploy"]).id == first.id
+        assert memory.remember("Deploys run on Tuesdays").id == "LEARN-0002"  # other fields
+        memory.session("default").delete(first.id)
+        again = [memory.remember("Deploys run on Tuesdays", tags=["deploy"]).id for _ in range(2)]
+        assert again == ["LEARN-0003", "LEARN-0003"]
+        memory.session("default").update("LEARN-0003", learning="Deploys run on Wednesdays")
+        assert memory.remember("Deploys run on Tuesdays", tags=["deploy"]).id == "LEARN-0004"
+        for value in ("A", "B", "A"):
+            assert memory.remember(value, "preference", key="k").value == value

@@ -104,6 +104,7 @@ def test_defaults():
             "keep_importance": 0.9,
             "keep_referenced": True,
         },
+        "proposals": {"enabled": True},
         "lifecycle": {
             "idle_hours": 24,
             "decaying_days": 7,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import errno
+import importlib.util
 import inspect
 import os
 import pickle
+import sys
 
 import pytest
 
 from smp_memory import errors
-from smp_memory.errors import SMPError, StorageError, StorageFull, StorageReadOnly, from_os_error
+from smp_memory.errors import SMPError, StorageError, StorageFull, StorageReadOnly, from_os_error, install_command
 
 
 def tree(kind=SMPError):
@@ -140,3 +142,21 @@ def test_real_os_error_is_mapped(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         open(tmp_path / "no" / "file").close()
     assert type(from_os_error(caught.value, "no/file", "opening")) is StorageError
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("/home/ada/.local/share/pipx/venvs/smp-memory", "pipx inject smp-memory 'mcp>=2.3'"),
+        ("/home/ada/.local/share/uv/tools/smp-memory", "uv pip install --python /home/ada/bin/python 'mcp>=2.3'"),
+        ("/home/ada/venv", "/home/ada/bin/python -m pip install 'mcp>=2.3'"),
+    ],
+)
+def test_advice_to_install_fits_the_way_smp_was_installed(monkeypatch, prefix, expected):
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(sys, "executable", "/home/ada/bin/python")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert install_command("mcp>=2.3") == expected
+    if "pipx" not in prefix:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        assert install_command("mcp>=2.3").startswith("uv pip install --python /home/ada/bin/python")

@@ -226,13 +226,13 @@ def test_dependents_of_a_bad_value_are_refused_until_it_is_unset(
                     work()
                 except InvalidConfig as error:
                     assert key in error.message
-                    assert f"--unset {key}" in error.message
+                    assert f"config unset {key}" in error.message
                     failed.append(purpose)
         return failed
 
     assert try_all() == ([WRITE, REMOVE] if refused == WRITE else [refused] if refused else [])
     option = ["--session", "s1"] if place.startswith("session") else []
-    assert main(["--root", str(store.root), "config", *option, "--unset", key]) in (0, None)
+    assert main(["--root", str(store.root), "config", *option, "unset", key]) in (0, None)
     assert try_all() == []
 
 
@@ -240,7 +240,7 @@ def test_bad_layout_is_replaced_by_the_recognised_one(tmp_path: Path) -> None:
     store = Store(tmp_path, "session markdown")
     (store.root / "config.json").write_text('{"layout": "parchment", "format": "1"}')
     for key in ("layout", "format"):
-        assert main(["--root", str(store.root), "config", "--unset", key]) in (0, None)
+        assert main(["--root", str(store.root), "config", "unset", key]) in (0, None)
     assert json.loads((store.root / "config.json").read_text()) == {"layout": "markdown", "format": 1}
 
 
@@ -269,12 +269,12 @@ def test_argument_with_an_unknown_key_or_a_bad_value_raises_at_once(tmp_path: Pa
 def test_every_command_says_it_in_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path, "config.json")
     store.write({"decay": {"policy": "fast"}, "hooks": {"record": "no"}})
-    for command in (["list"], ["add", "decision", "x"], ["config", "durability"]):
+    for command in (["list"], ["add", "decision", "x"], ["config", "get", "durability"]):
         words = [sys.executable, "-m", "smp_memory", "--root", str(store.root), *command]
         run = subprocess.run(words, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         [line] = [line for line in run.stderr.splitlines() if "decay.policy" in line]
-        assert "smp config --unset decay.policy" in line
+        assert "smp config unset decay.policy" in line
         assert "1 more" in line
 
 

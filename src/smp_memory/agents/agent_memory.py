@@ -285,7 +285,7 @@ class AgentMemory:
     def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         return self._writer.add_turn(role, content, **fields)

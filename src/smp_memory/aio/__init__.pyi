@@ -30,6 +30,7 @@ from smp_memory.lifecycle.quota import SizeReport
 from smp_memory.lifecycle.review import Proposal
 from smp_memory.lifecycle.session_states import SessionState
 from smp_memory.lifecycle.transitions import Transition
+from smp_memory.lifecycle.undo import LastChange
 from smp_memory.memory import Memory
 from smp_memory.model.candidates import Hit, Hits, Related
 from smp_memory.model.deletions import Purged, Receipt, Trashed
@@ -332,6 +333,12 @@ class AsyncMemory:
     ) -> Receipt:
         """Remove the bytes of memories, deleted and archived ones too, from every file that SMP owns, at once and for good."""
 
+    async def last_change(self, by: str | None = None) -> LastChange | None:
+        """What `by`, or a person who gave no name, added, changed, deleted or restored last; None if there is nothing."""
+
+    async def undo(self, change: LastChange, *, by: str | None = None) -> None:
+        """Take back a change that `last_change` returned. Raises Conflict if somebody changed the memory since."""
+
     async def session_states(self, *, include_archived: bool = False) -> list[SessionState]:
         """The state of every session and its next transition; with `include_archived` also of archived and deleted ones."""
 
@@ -485,7 +492,7 @@ class AsyncSessionMemory:
     async def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
@@ -876,7 +883,7 @@ class AsyncAgentMemory:
     async def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn: ...
     async def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision: ...
@@ -1049,7 +1056,7 @@ class AsyncTransaction:
     async def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""

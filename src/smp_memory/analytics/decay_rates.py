@@ -146,8 +146,8 @@ def decay_advice(
         if those:
             _judge(suggestion, those, now, policy)
             if suggestion.verdict == SUGGESTED:
-                narrowed = f"--session {session} " if session else ""
-                suggestion.command = f"smp config {narrowed}--set {suggestion.setting}={suggestion.suggested}"
+                narrowed = f" --session {session}" if session else ""
+                suggestion.command = f"smp config set {suggestion.setting} {suggestion.suggested}{narrowed}"
             made.suggestions.append(suggestion)
     made.notes.append("Nothing was changed. A command that is shown applies its suggestion.")
     return made

@@ -201,7 +201,8 @@ def add_words(parser: Parser) -> None:
 
 
 def add_filters(parser: Parser) -> None:
-    """The options that filter memories."""
+    """The options that filter memories, of all sessions unless one is named."""
+    parser.default_session = "all of them"
     add = parser.add_argument_group("which memories").add_argument
     add("--type", action="extend", type=_names, dest="types", metavar="TYPE", help="only this type: decision, finding, …; repeat for more")  # fmt: skip
     add("--tag", action="extend", type=_names, dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: any of them")  # fmt: skip

@@ -216,8 +216,7 @@ _VALUES: dict[str, Callable[[], Candidates]] = {
     "type": _types,
     "types": _types,
     "severity": _severities,
-    "key": _settings,
-    "unset": _settings,
+    "setting": _settings,
 }
 
 

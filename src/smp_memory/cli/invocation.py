@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from smp_memory.cli.render import Screen
+from smp_memory.cli.render import Screen, one_line, truncate
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
-from smp_memory.model.session_info import full_session_name, names_of
+from smp_memory.model.session_info import full_session_name, is_short_name, names_of, short_session_name
 from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
 
-_LISTED_SESSIONS = 5
+_LISTED_SESSIONS, _SHOWN_CHARACTERS = 5, 40
 
 
 def write_notices(record: Record) -> list[str]:
@@ -118,6 +118,7 @@ class Invocation:
         """The session of this name, else of --session or SMP_SESSION, else the last written, else (`create`) a new one."""
         name = name or self.session_name or self._find_default_session()
         if name is not None:
+            name = full_session_name(name, self.memory.store.sessions()) if is_short_name(name) else name
             session = self.memory.session(name, author=self.author)
             self._notify_settings(session.opened.storage.config.notices(session_only=True))
             return session
@@ -154,42 +155,33 @@ class Invocation:
         return self.session(self._session_with(reference)), reference
 
     def _session_with(self, memory_id: str) -> str | None:
-        """The session of a memory that was named by its id alone; None: none has it, so the default session reports that."""
-        default, ambiguity = None, None
-        try:
-            default = self._find_default_session()
-        except UserError as error:  # several sessions are in use; the id may still be unique
-            ambiguity = error
-        if default is not None and self._has(default, memory_id):
-            return default
+        """The only session with a memory of this id; None: none has it, so the default session reports that. Raises if several have it."""
         names = self._sessions_with(memory_id)
-        if len(names) == 1:
+        if not names:
+            return None
+        if len(names) > 1:
+            shown = [self._described(name, memory_id) for name in names[:_LISTED_SESSIONS]]
+            more = f"; and {len(names) - _LISTED_SESSIONS:,} more" if len(names) > _LISTED_SESSIONS else ""
+            raise UserError(f"{len(names):,} sessions have a memory {memory_id}. Name the session, or use --session: {'; '.join(shown)}{more}", sessions=names)  # fmt: skip
+        if len(self.memory.store.sessions(limit=2)) > 1:
             self.notify(f"{memory_id} is in session {names[0]}.")
-            return names[0]
-        if names:
-            listed = ", ".join(f"{name}/{memory_id}" for name in names[:_LISTED_SESSIONS])
-            more = f" and {len(names) - _LISTED_SESSIONS:,} more" if len(names) > _LISTED_SESSIONS else ""
-            raise UserError(f"{len(names):,} sessions have a memory {memory_id}. Name one of them, or use --session: {listed}{more}", sessions=names)  # fmt: skip
-        if ambiguity is not None:
-            raise ambiguity
-        return default
+        return names[0]
 
-    def _has(self, session: str, memory_id: str) -> bool:
-        """Whether a session has a memory, also a deleted one or one in its cold segment."""
-        from smp_memory.model.candidates import CandidateRequest
-
-        asked = CandidateRequest(sessions=[session], refs=[f"{session}/{memory_id}"], include_deleted=True)
-        found = self.memory.store.indexer.candidates(asked).matches
-        return bool(found) or any(each.id == memory_id for each in self.memory.session(session).archived())
+    def _described(self, session: str, memory_id: str) -> str:
+        """The reference of a memory and the beginning of its text."""
+        history = self.memory.store.session(session).history([memory_id]).histories.get(memory_id)
+        record = history.record(session) if history is not None else None
+        text = truncate(one_line(record.text), _SHOWN_CHARACTERS) if record is not None else ""
+        return f"{short_session_name(session)}/{memory_id} ({text})" if text else f"{session}/{memory_id}"
 
     def _sessions_with(self, memory_id: str) -> list[str]:
-        """The live sessions that have a memory of this id."""
+        """The live sessions that have a memory of this id, also a deleted one; the newest memory first."""
         from smp_memory.model.candidates import CandidateRequest
 
         names = names_of(self.memory.store.sessions())
         asked = CandidateRequest(refs=[f"{name}/{memory_id}" for name in names], include_deleted=True)
-        having = {each.session for each in self.memory.store.indexer.candidates(asked).matches}
-        return [name for name in names if name in having]
+        found = self.memory.store.indexer.candidates(asked).matches
+        return [each.session for each in sorted(found, key=lambda each: each.created, reverse=True)]
 
     def resolve_by_session(self, references: Iterable[str]) -> list[tuple[SessionMemory, list[str]]]:
         """The ids of several memories by session, without repetitions."""

@@ -112,8 +112,8 @@ def _run(words: list[str]) -> int:
             _print_help(overview())
             return 0
         name, rest = split([*rest, "--help"])
-    if not name:
-        return _run_without_command(rest)
+    if not name or name == "version":
+        return _run_without_command([*rest, "--version"] if name else rest)
     if name in FAMILIES and any(word in _HELP for word in rest):
         _print_help(overview(name))
         return 0
@@ -185,8 +185,18 @@ def _run_without_command(words: list[str]) -> int:
 
         show_status(words)
     else:
-        raise UserError(f"There is no command in: smp {' '.join(words)}. See: smp --help")
+        raise UserError(_unknown_option(next(word for word in words if word.startswith("-"))))
     return 0
+
+
+def _unknown_option(option: str) -> str:
+    if option in _OPTIONS_WITH_VALUE:
+        return f"{option} needs a value. See: smp --help"
+    import difflib  # rare, and slow to load
+
+    known = ["--help", "--version", *_OPTIONS_WITH_VALUE, *_FLAGS]
+    near = [each for each in known if each.startswith(option)] or difflib.get_close_matches(option, known, 1)
+    return f"Unknown option: {option}. " + (f"Did you mean {near[0]}?" if near else "See: smp --help")
 
 
 def _are_global_options(words: list[str]) -> bool:

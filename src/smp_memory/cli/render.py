@@ -22,7 +22,9 @@ _UNPRINTABLE = (
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_MIN_COLUMNS, _MIN_LAST_COLUMNS = 10, 24  # narrowest width of a table's column, and of its last one, if possible
+_MIN_COLUMNS, _MIN_LAST_COLUMNS = 10, 24  # narrowest width of a table's column, and of its widest one, if possible
+_MIN_FIRST_COLUMNS = 44  # of a text that comes first
+_LONGEST_CUT_WORD = 14  # characters; a longer word may be cut
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?")
 _MINUTES, _DATE = 16, 10  # columns of a time without its seconds, and of the day alone
 _SPACES = re.compile(r"[ \t\r\n]+")
@@ -204,6 +206,14 @@ def age_text(seconds: float) -> str:
     return "just now"
 
 
+def short_age(seconds: float) -> str:
+    """An age in a few letters, for columns: `now`, `5min`, `3h`, `12d`, `4mo`, `2y`."""
+    for size, name in zip((size for size, _ in _AGES), ("y", "mo", "d", "h", "min"), strict=True):
+        if seconds >= size:
+            return f"{int(seconds // size)}{name}"
+    return "now"
+
+
 def value_text(value: Any) -> str:
     """A value on one line: text as it is, everything else as JSON."""
     if isinstance(value, str):
@@ -273,11 +283,14 @@ def _fit_length(text: str, columns: int) -> int:
 
 
 def truncate(text: str, columns: int) -> str:
-    """Truncate a text to the columns, with an ellipsis; open styles are closed."""
+    """Truncate a text to the columns, after a word if one ends near, with an ellipsis; open styles are closed."""
     if _fit_length(text, columns) == len(text):
         return text
-    text = text[: _fit_length(text, max(columns - 1, 0))]
-    return text + "…" + (_END if _MARKS.search(text) else "")
+    cut = text[: _fit_length(text, max(columns - 1, 0))]
+    space = cut.rfind(" ") + 1
+    if len(cut) - space < min(_LONGEST_CUT_WORD, space) and not text[len(cut)].isspace():
+        cut = cut[:space]
+    return cut + "…" + (_END if _MARKS.search(cut) else "")
 
 
 def color_diff(lines: Iterable[str]) -> Iterator[str]:
@@ -293,9 +306,13 @@ def pad(text: str, columns: int, right: bool = False) -> str:
 
 
 def table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], columns: int | None, optional: Sequence[str] = ()
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    columns: int | None,
+    optional: Sequence[str] = (),
+    wide: int = -1,
 ) -> Iterator[str]:
-    """A table; a header that starts with `>` aligns its column to the right. The last column takes the remaining width.
+    """A table; a header that starts with `>` aligns its column to the right. The column `wide` takes the remaining width: the last, or the first.
 
     If the table is too wide, times lose their seconds and then their hour, and empty columns and then the `optional` ones
     are left out, before any cell is truncated.
@@ -304,7 +321,7 @@ def table(
     names = [header.removeprefix(">") for header in headers]
     right = [header.startswith(">") for header in headers]
     widths = [max(map(width_of, column)) for column in zip(names, *body, strict=True)]
-    visible = range(len(headers)) if columns is None else _fit_columns(names, body, widths, columns, optional)
+    visible = range(len(headers)) if columns is None else _fit_columns(names, body, widths, columns, optional, wide)
     last = visible[-1]
 
     def line(cells: Sequence[str]) -> str:
@@ -326,7 +343,7 @@ def _shorten(cell: str, columns: int) -> str:
 
 
 def _fit_columns(
-    names: list[str], body: list[list[str]], widths: list[int], columns: int, optional: Sequence[str]
+    names: list[str], body: list[list[str]], widths: list[int], columns: int, optional: Sequence[str], wide: int
 ) -> Sequence[int]:
     """Narrow the columns until all fit; returns the indices of the visible ones."""
     visible = list(range(len(widths)))
@@ -337,8 +354,8 @@ def _fit_columns(
     def excess() -> int:
         return max(0, sum(widths[at] for at in visible) + 2 * (len(visible) - 1) - columns)
 
-    def is_too_wide() -> bool:  # even with the last column at its minimum
-        return excess() > max(0, widths[visible[-1]] - _MIN_LAST_COLUMNS)
+    def is_too_wide() -> bool:  # even with the wide column at its minimum
+        return excess() > max(0, widths[visible[wide]] - (_MIN_FIRST_COLUMNS if wide == 0 else _MIN_LAST_COLUMNS))
 
     if excess() and body:
         visible = [at for at in visible if at == 0 or any(row[at] for row in body)]
@@ -350,13 +367,13 @@ def _fit_columns(
     for name in optional:
         if is_too_wide():
             visible = [at for at in visible if names[at] != name]
-    _narrow(widths, visible, excess())
+    _narrow(widths, visible, excess(), wide)
     return visible
 
 
-def _narrow(widths: list[int], visible: list[int], excess: int) -> None:
-    """Reduce widths by the excess: the last column first, down to its minimum, then the widest in the middle."""
-    last = visible[-1]
+def _narrow(widths: list[int], visible: list[int], excess: int, wide: int) -> None:
+    """Reduce widths by the excess: the wide column first, down to its minimum, then the widest in the middle."""
+    last = visible[wide]
     reduction = min(excess, max(0, widths[last] - _MIN_LAST_COLUMNS))
     widths[last] -= reduction
     for _ in range(excess - reduction):

@@ -377,7 +377,7 @@ def setting_advice(error: InvalidConfig) -> str:
         return f"Correct it in an editor, or replace it by {example}; your memories are not affected."
     option = f" --session {name}" if kind == "session" else ""
     found = f", which writes {error.details.get('layout')}" if key == "layout" and not option else ""
-    return f"Correct it, or remove it: smp config{option} --unset {key}{found}"
+    return f"Correct it, or remove it: smp config unset {key}{option}{found}"
 
 
 def _invalid_notice(invalid: list[InvalidConfig], to_agent: bool) -> str:

@@ -32,7 +32,11 @@ def merged_by(root: str) -> str:
         folder, below = os.path.dirname(folder), folder
         if folder == below:
             return ""
-    return "driver" if b"merge=smp" in plain_bytes(os.path.join(folder, ".gitattributes"), _LIMIT_BYTES) else "text"
+    try:
+        rules = plain_bytes(os.path.join(folder, ".gitattributes"), _LIMIT_BYTES)
+    except OSError:  # there is none, or it is no plain file
+        return "text"
+    return "driver" if b"merge=smp" in rules else "text"
 
 
 def config_bytes(root: str) -> bytes:

@@ -25,7 +25,7 @@ import math
 import re
 from types import ModuleType, SimpleNamespace
 
-from smp_memory.errors import StorageError
+from smp_memory.errors import StorageError, install_command
 from smp_memory.files.codec import Fields
 from smp_memory.observe import telemetry
 
@@ -196,8 +196,8 @@ def yaml_library() -> ModuleType:
         import yaml
     except (ImportError, OSError) as error:
         raise StorageError(
-            f"PyYAML cannot be loaded ({type(error).__name__}: {error}). YAML files and the markdown layout need it: pip install PyYAML. "
-            "Nothing was changed.",
+            f"PyYAML cannot be loaded ({type(error).__name__}: {error}). YAML files and the markdown layout need it. "
+            f"Nothing was changed. Install it: {install_command('PyYAML')}",
             library="PyYAML",
         ) from error
     return yaml

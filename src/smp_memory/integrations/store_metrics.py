@@ -27,7 +27,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import smp_memory
-from smp_memory.errors import InvalidFormat, SMPError, UserError, from_os_error
+from smp_memory.errors import InvalidFormat, SMPError, UserError, from_os_error, install_command
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.integrations.hooks.events import CLIENTS
@@ -64,11 +64,8 @@ CONTENT_TYPES = {
     OPENMETRICS: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 }
 PATH = "/metrics"
-# `pip install smp[metrics]` would install another project of that name.
-_HOW_TO_INSTALL = (
-    "The package `prometheus_client` is not installed; it is SMP's extra `metrics`. "
-    "In the environment of smp: pip install 'prometheus-client>=0.22'"
-)
+_NOT_INSTALLED = "The package `prometheus_client` is not installed; it is SMP's extra `metrics`."
+_PACKAGE = "prometheus-client>=0.22"
 _BEGINNING = b"# HELP smp_"
 
 
@@ -87,7 +84,7 @@ def render(families: list[MetricSamples], format: str = PROMETHEUS) -> str:
         from prometheus_client.exposition import generate_latest
         from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
     except ModuleNotFoundError as error:
-        raise UserError(_HOW_TO_INSTALL, module=error.name) from None
+        raise UserError(f"{_NOT_INSTALLED} Install it: {install_command(_PACKAGE)}", module=error.name) from None
     registry: Any = SimpleNamespace(collect=lambda: [_converted(family) for family in families if family.samples])
     return (generate_openmetrics if format == OPENMETRICS else generate_latest)(registry).decode()
 

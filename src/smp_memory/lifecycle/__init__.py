@@ -11,6 +11,7 @@ value that can be shown to a person before it is carried out:
     compaction_plan  the memories that go to the cold segment, and the summaries of their turns
     consolidation    duplicate memories, and their merge
     review           memories that turns propose, until somebody keeps or drops them
+    undo             the last change of somebody, and its reversal
 
 A door: all modules but the rules are loaded when they are first used, because most commands only search.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle import session_size as session_size
     from smp_memory.lifecycle import session_states as session_states
     from smp_memory.lifecycle import sessions as sessions
+    from smp_memory.lifecycle import undo as undo
 
 __getattr__ = door(
     __name__,
@@ -40,4 +42,5 @@ __getattr__ = door(
     "session_size",
     "session_states",
     "sessions",
+    "undo",
 )

@@ -185,10 +185,23 @@ def short_session_name(session: str) -> str:
     return digest if len(digest) == _DIGEST < len(session) and _HEX.issuperset(digest) else session
 
 
+def is_short_name(name: str) -> bool:
+    """Whether a name has the form of such a digest."""
+    return len(name) == _DIGEST and _HEX.issuperset(name)
+
+
+def short_names(sessions: Iterable[str]) -> dict[str, str]:
+    """For each session the short name by which it can be told from the others, else its whole name."""
+    by_short: dict[str, list[str]] = {}
+    for name in set(sessions):
+        by_short.setdefault(short_session_name(name), []).append(name)
+    return {name: short if len(same) == 1 else name for short, same in by_short.items() for name in same}
+
+
 def full_session_name(name: str, heads: Iterable[SessionHead]) -> str:
     """The name of the session that is meant: this one, or the only one with this short name; the given name if there is none."""
     names = names_of(heads)
-    if name in names or len(name) != _DIGEST:
+    if name in names or not is_short_name(name):
         return name
     found = [each for each in names if short_session_name(each) == name]
     return found[0] if len(found) == 1 else name

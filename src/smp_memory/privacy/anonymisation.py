@@ -72,6 +72,9 @@ _SMALL = "abcdefghijklmnopqrstuvwxyz"
 _HOMES = frozenset(["home", "Users", "users", "~"])
 
 
+_OPAQUE = ("opaque", "embedding")
+
+
 class Placeholders:
     """Originals and their placeholders, in both directions."""
 
@@ -309,8 +312,8 @@ class Anonymiser:
             self._learn_all(USER, [name for name in people if name not in self._known_agents])
 
     def fields(self, data: Fields) -> Fields:
-        """A copy with placeholders for all names learned so far."""
-        return _mapped_fields(data, self.text)
+        """A copy with placeholders for all names learned so far, and without states of frameworks, in which nobody can see names."""
+        return _mapped_fields(_without_opaque(data), self.text)
 
     def text(self, text: str) -> str:
         return self._matcher().sub(self._replace, text)
@@ -396,6 +399,11 @@ def _kind_of(placeholder: str) -> str:
         return PATH
     first = placeholder.partition("-")[0].lower()
     return first if first in (USER, PROJECT, AGENT, SESSION, EMAIL, HOST) else ""
+
+
+def _without_opaque(data: Fields) -> Fields:
+    kept = {name: value for name, value in data.items() if name not in _OPAQUE}
+    return {**kept, "context": _without_opaque(kept["context"])} if isinstance(kept.get("context"), dict) else kept
 
 
 def _mapped_fields(data: Fields, change: Callable[[str], str]) -> Fields:

@@ -118,7 +118,7 @@ def redaction_notice(kinds: dict[str, int]) -> str:
         return ""
     names = ", ".join(f"{kind} ({count:,} times)" if count > 1 else kind for kind, count in kinds.items())
     allowed = [kind for kind in _OFTEN_ALLOWED if kind in kinds]
-    hint = f" If you want them stored: smp config --set {_OFF}={','.join(allowed)}" if allowed else ""
+    hint = f" If you want them stored: smp config set {_OFF} {','.join(allowed)}" if allowed else ""
     return f"redaction took out: {names}.{hint}"
 
 

@@ -204,13 +204,13 @@ class FileSession:
                 self._make_private()
                 timeout = 0.0 if self.is_closing else self.config.lock_timeout_seconds
                 return self.writer.run_locked(operation, timeout, work, check=not while_converting)
-            except FileNotFoundError:
-                raise self._store.session_not_found(self.session) from None
-            except StorageCorrupt:
+            except (FileNotFoundError, StorageCorrupt) as error:
                 if not self._store.has_session(self.session):
                     # It was archived or deleted while the lock was acquired.
                     raise self._store.session_not_found(self.session) from None
-                raise
+                if isinstance(error, StorageCorrupt):
+                    raise
+                raise from_os_error(error, self.reader.folder, operation) from error
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, operation) from error
 

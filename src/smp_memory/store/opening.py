@@ -13,7 +13,7 @@ Loading this module loads no backend: a hook that finds no trusted store ends be
 from __future__ import annotations
 
 from smp_memory.discovery import is_store
-from smp_memory.errors import InvalidFormat, StoreNotFound
+from smp_memory.errors import InvalidFormat, StoreNotFound, install_command
 from smp_memory.model.ids import scheme_of
 
 TYPE_CHECKING = False
@@ -67,9 +67,8 @@ def _opener(address: str) -> Opener:
         try:
             from smp_memory.store.postgres.opening import open_postgres
         except ImportError as error:
-            message = (
-                f"where: {scheme}:// addresses need the extra `postgres`: pip install 'smp-memory[postgres]' ({error})."
-            )
+            install = install_command("psycopg[binary]>=3.2,<4")
+            message = f"where: {scheme}:// addresses need the extra `postgres` ({error}). Install it: {install}"
             raise InvalidFormat(message, field="where") from error
         _openers[scheme] = open_postgres
     if scheme not in _openers:

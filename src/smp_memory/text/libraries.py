@@ -6,6 +6,7 @@ index on disk was built with does not touch that index: it builds one in RAM.
 
 from __future__ import annotations
 
+from smp_memory.errors import install_command
 from smp_memory.observe import telemetry
 
 _reported: set[str] = set()
@@ -34,7 +35,7 @@ def report_missing(library: str, error: Exception) -> None:
     _reported.add(library)
     text = (
         f"{library} cannot be loaded ({type(error).__name__}: {error}). Queries work without it, but they are slower and may find less. "
-        f"Install it: pip install {library}"
+        f"Install it: {install_command(library)}"
     )
     telemetry.emit("query", telemetry.WARNING, "library_missing", text, library=library)
 

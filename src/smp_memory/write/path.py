@@ -128,12 +128,17 @@ class Writer:
     def add_turn(
         self,
         role: str | Mapping[str, Any] | ClientObject,
-        content: str | Sequence[Any] | None = None,
+        content: str | Sequence[Any] | Mapping[str, Any] | ClientObject | None = None,
         **fields: Unpack[TurnFields],
     ) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
         if hasattr(role, "model_dump"):
             role = role.model_dump(mode="json", exclude_none=True)
+        if isinstance(role, str) and (hasattr(content, "keys") or hasattr(content, "model_dump")):
+            message = content_blocks.as_mapping(content)
+            if "role" in message and message["role"] != role:
+                raise InvalidRecord(f"role: {role}, but the message has the role {message['role']}.", field="role")
+            return self.add_turn({**message, "role": role}, **fields)
         result: Turn = self._add_named(KINDS["conversation"], {"role": role, "content": content}, fields)
         return result
 

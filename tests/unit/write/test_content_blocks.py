@@ -180,3 +180,12 @@ def test_any_json_as_a_message_is_a_turn_or_a_clear_error(content, calls):
         except SMPError:
             return
         assert session.find(turn.id) == turn
+
+
+def test_a_message_after_its_role_keeps_its_tool_calls(session):
+    """Only its text was stored, without a word."""
+    message = {"role": "assistant", "content": "text", "tool_calls": [{"type": "function", "function": {"name": "ls"}}]}
+    assert session.add_turn("assistant", message).given == session.add_turn(message).given
+    assert session.add_turn("assistant", {**message, "content": None}).content == "[tool call: ls]"
+    with pytest.raises(InvalidRecord, match="the message has the role assistant"):
+        session.add_turn("user", message)

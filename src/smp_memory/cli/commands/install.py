@@ -6,7 +6,7 @@ import os
 
 from smp_memory.cli.render import color_diff, paint, table
 from smp_memory.discovery import project_folder
-from smp_memory.errors import UserError
+from smp_memory.errors import UserError, install_command
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
 from smp_memory.integrations.hooks import hosts
@@ -271,10 +271,10 @@ def _result_lines(
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
-            from smp_memory.cli.commands.servers import MCP_INSTALL
+            from smp_memory.cli.commands.servers import MCP_PACKAGES
 
             only = " The hooks do not." if any("hooks" in edit.about for edit, _, _ in changes) else ""
-            yield f"The MCP server needs one more package: {MCP_INSTALL}.{only}"
+            yield f"The MCP server needs one more package: {install_command(*MCP_PACKAGES)}.{only}"
         from smp_memory.integrations.hooks.entry_point import find_store
 
         if not _named_store(call) and find_store(os.getcwd(), os.environ) is None:

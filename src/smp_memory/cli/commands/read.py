@@ -1,13 +1,29 @@
-"""Commands that read memories: list, show, history."""
+"""Commands that show memories and their changes: list, show, history, undo."""
 
 from __future__ import annotations
 
-from smp_memory.cli.arguments import ID_HELP, add_scope, positive_int
+from smp_memory.cli.arguments import ID_HELP, add_filters, positive_int, query_from
 from smp_memory.cli.hit_output import display_text, status_text
-from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
+from smp_memory.cli.render import (
+    age_text,
+    fields,
+    one_line,
+    paint,
+    plural,
+    short_age,
+    table,
+    text_lines,
+    time_text,
+    truncate,
+    value_text,
+)
+from smp_memory.lifecycle.undo import DONE
+from smp_memory.model.entry import CHANGE
 from smp_memory.model.history import overlaid_problems
-from smp_memory.model.times import to_text
+from smp_memory.model.session_info import short_names
+from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import kind_of
+from smp_memory.search.query import LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +32,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.lifecycle.undo import LastChange
     from smp_memory.model.record import Record
     from smp_memory.model.storage_reports import ColdMemory
 
@@ -25,19 +42,21 @@ if TYPE_CHECKING:
 
 def list_arguments(parser: Parser) -> None:
     parser.add_argument("type", metavar="TYPE", nargs="?", help="only this type: turn, decision, finding, …")
-    parser.add_argument("--tag", action="append", default=[], dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: all of them")  # fmt: skip
     parser.add_argument("--last", type=positive_int, metavar="N", help=f"the newest N (default: {NEWEST}; with --json: everything)")  # fmt: skip
     parser.add_argument("--all-memories", action="store_true", help="everything, not only the newest")
     parser.add_argument("--archived", action="store_true", help="the memories that compaction moved to cold segments")
-    add_scope(parser)
+    add_filters(parser)
 
 
 def run_list(call: Invocation) -> None:
     """List memories, the newest last: the newest 50 of all sessions, or of the one named by --session.
 
+    On a terminal a session is shown by its short name; ids are understood in that form, too.
+
     Examples:
       smp list
-      smp list findings --tag security
+      smp list findings --tag security --where status=open
+      smp list decisions --since "last month" --agent architect
       smp list turns --last 20 --session checkout-review
       smp list --all-memories
       smp list --archived
@@ -46,7 +65,8 @@ def run_list(call: Invocation) -> None:
     if options.archived:
         _list_cold(call)
         return
-    options.type = kind_of(options.type).name if options.type else None
+    if options.type:
+        options.types = [*(options.types or ()), kind_of(options.type).name]
     records, total = _select_records(call)
     data = [record.to_dict() for record in records] if options.json else None
     call.answer(data, _memory_table(call, records, total), newest_last=True)
@@ -57,21 +77,25 @@ NEWEST = 50  # memories that are listed unless more are asked for
 
 def _select_records(call: Invocation) -> tuple[list[Record], int | None]:
     """The memories to list, oldest first, and the number of all that match; None if it was not counted."""
-    options = call.options
-    if options.last and call.has_one_session and not options.tags:
-        records = call.read_sessions[0].records(options.type, last=options.last)  # reads the ends of files, no index
+    options, filters = call.options, query_from(call)
+    has_one_type = filters.keys() <= {"types"} and len(options.types or ()) < 2
+    type = options.types[0] if options.types else None
+    if options.last and call.has_one_session and has_one_type:
+        records = call.read_sessions[0].records(type, last=options.last)  # reads the ends of files, no index
         return records, len(records) if len(records) < options.last else None
     wanted = options.last or (None if options.json or options.all_memories else NEWEST)
-    if wanted is not None and wanted <= _MOST_BY_INDEX:
-        filters: dict[str, Any] = {"types": options.type} if options.type else {}
-        filters |= {"all_tags": options.tags} if options.tags else {}
-        hits = call.scope.query(
-            **filters, sort="newest", limit=wanted, count_by="type", include_expired=True, track_access=False
-        )
-        return [hit.record for hit in reversed(hits)], sum(hits.counts["type"].values())
+    if has_one_type and (wanted is None or wanted > _MOST_BY_INDEX):
+        return _every_record(call, type, wanted)
+    filters.setdefault("include_expired", True)
+    hits = call.scope.query(
+        **{**filters, "sort": "newest", "limit": min(wanted or LIMIT, LIMIT), "count_by": "type", "track_access": False}
+    )
+    return [hit.record for hit in reversed(hits)], sum(hits.counts["type"].values())
+
+
+def _every_record(call: Invocation, type: str | None, wanted: int | None) -> tuple[list[Record], int]:
     sessions = call.read_sessions
-    every = (record for session in sessions for record in session.records(options.type))
-    found = [record for record in every if _has_tags(record, options.tags)]
+    found = [record for session in sessions for record in session.records(type)]
     if len(sessions) > 1:
         found.sort(key=lambda record: record.created)
     return found[-wanted:] if wanted else found, len(found)
@@ -80,15 +104,9 @@ def _select_records(call: Invocation) -> tuple[list[Record], int | None]:
 _MOST_BY_INDEX = 1000  # above it, reading the files is as fast
 
 
-def _has_tags(record: Record, tags: list[str]) -> bool:
-    """Whether it has all tags, itself or by a tag below it: `security.login` is below `security`."""
-    return all(any(f"{each}.".startswith(tag + ".") for each in record.tags) for tag in tags)
-
-
 def _memory_table(call: Invocation, records: list[Record], total: int | None) -> Iterator[str]:
     if not records:
-        options = call.options
-        is_filtered = options.type or options.tags
+        is_filtered = bool(query_from(call))
         if not call.memory.store.sessions(limit=1):
             yield call.no_session_message()
         elif is_filtered:
@@ -96,12 +114,33 @@ def _memory_table(call: Invocation, records: list[Record], total: int | None) ->
         else:
             yield f"There is no memory in {call.scope_text} yet. Add one: smp add finding TEXT"
         return
+    yield from _wide_table(call, records) if call.screen.width is None else _text_first_table(call, records)
+    yield paint("dim", _list_footer(call, len(records), total))
+
+
+def _wide_table(call: Invocation, records: list[Record]) -> Iterator[str]:
+    """For a pipe or a file: ids in full, whole texts."""
     short_ids = call.has_one_session
     headers, rows = ["id", "created (UTC)", "author", "state", "text"], [_row(record, short_ids) for record in records]
     if not any(row[3] for row in rows):
         headers, rows = headers[:3] + headers[4:], [row[:3] + row[4:] for row in rows]
-    yield from table(headers, rows, call.screen.width)
-    yield paint("dim", _list_footer(call, len(records), total))
+    yield from table(headers, rows, None)
+
+
+def _text_first_table(call: Invocation, records: list[Record]) -> Iterator[str]:
+    """For people: what a memory says, then its id and age; who wrote it and its state where there is room."""
+    now, names = call.memory.now(), short_names(record.session for record in records)
+    rows = [
+        (
+            display_text(record),
+            paint("cyan", record.id if call.has_one_session else f"{names[record.session]}/{record.id}"),
+            short_age((now - record.created).total_seconds()),
+            status_text(record),
+            value_text(record.author or ""),
+        )
+        for record in records
+    ]
+    yield from table(("text", "id", ">age", "state", "author"), rows, call.screen.width, ("author", "state"), wide=0)
 
 
 def _list_footer(call: Invocation, shown: int, total: int | None) -> str:
@@ -270,3 +309,61 @@ def _change_lines(name: str, change: dict[str, Any], is_first: bool) -> Iterator
         return
     yield f"  {paint('dim', name + ':')}"
     yield from (paint(style, f"    {mark} {line}") for style, mark, line in lines)
+
+
+# -- undo
+
+
+def undo_arguments(parser: Parser) -> None:
+    parser.is_about_store = True
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="only show the last change")
+
+
+def run_undo(call: Invocation) -> int | None:
+    """Take back your last change: a memory that you added, changed, deleted or restored, or several that you deleted together.
+
+    The change is shown first; a script needs --yes. With --author it is the last change of that author. What was taken back is a change,
+    too: run it again to get it back. Sessions and settings are not changed.
+
+    Examples:
+      smp undo
+      smp undo --author architect --yes
+    """
+    options = call.options
+    change = call.memory.last_change(call.author)
+    if change is None:
+        who = call.author or "you"
+        call.answer({"undone": None}, [f"There is no change by {who} that could be undone."])
+        return None
+    is_asked = call.screen.is_terminal and not options.json and not options.yes and not options.dry_run
+    lines = list(_undo_lines(call, change))
+    if is_asked:
+        for line in lines:
+            call.screen.line(line)
+    is_done = not options.dry_run and (options.yes or (is_asked and call.confirm("Undo it?")))
+    if is_done:
+        call.memory.undo(change, by=call.author)
+    end = (
+        "Undone."
+        if is_done
+        else "Nothing was changed." + ("" if is_asked or options.dry_run else " Add --yes to undo it.")
+    )
+    call.answer({"undone": is_done, "change": change.to_dict()}, [*([] if is_asked else lines), end])
+    return None if is_done or options.dry_run else 1
+
+
+def _undo_lines(call: Invocation, change: LastChange) -> Iterator[str]:
+    age = age_text((call.memory.now() - to_moment(change.at)).total_seconds())
+    yield f"Last change, {age}{f' by {change.by}' if change.by else ''}, in session {change.session}:"
+    for step in change.steps[:_SHOWN_STEPS]:
+        record = step.record
+        yield f"  {DONE[change.op]} {paint('cyan', record.id)}  {truncate(one_line(record.text), 60)}"
+        for field, values in step.changes.items() if change.op == CHANGE else ():
+            before, after = (truncate(one_line(value_text(values[side])), 40) for side in ("from", "to"))
+            yield f"    {field}: {before} → {after}"
+    if len(change.steps) > _SHOWN_STEPS:
+        yield f"  … and {len(change.steps) - _SHOWN_STEPS:,} more"
+
+
+_SHOWN_STEPS = 10

@@ -310,7 +310,7 @@ def priority_arguments(parser: Parser) -> None:
 def run_priority(call: Invocation) -> None:
     """Show the priority of a memory, from 0 to 1, and how it will decay if nobody uses it.
 
-    Pinned memories do not decay. `smp config decay.policy` shows the rule for the others.
+    Pinned memories do not decay. `smp config get decay.policy` shows the rule for the others.
 
     Examples:
       smp priority DEC-0001

@@ -6,7 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.render import one_line, paint, plural, safe, table
-from smp_memory.errors import InvalidRecord, StoreNotFound, UserError
+from smp_memory.errors import InvalidRecord, StoreNotFound, UserError, install_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from smp_memory.cli.invocation import Invocation
     from smp_memory.privacy.client_tokens import TokenBook
 
-# The packages of the extra `web`. `pip install smp[web]` would install another project of that name.
-WEB_INSTALL = "pip install 'starlette>=1,<2' 'uvicorn>=0.50'"
+# The packages of extras. `pip install smp[web]` would install another project of that name.
+WEB_PACKAGES = ("starlette>=1,<2", "uvicorn>=0.50", "jinja2>=3.1.6,<4")
+MCP_PACKAGES = ("mcp>=2.3,<3",)
 
 
 def web_arguments(parser: Parser) -> None:
@@ -46,7 +47,7 @@ def run_web(call: Invocation) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp_memory":
             raise
-        message = f"The package `{error.name}` is not installed. In the environment of smp: {WEB_INSTALL}"
+        message = f"The package `{error.name}` is not installed. Install it: {install_command(*WEB_PACKAGES)}"
         raise UserError(message, module=error.name) from None
 
     def say(text: str) -> None:
@@ -58,9 +59,6 @@ def run_web(call: Invocation) -> None:
     names = tuple(options.allow_host)
     serve(memory, options.port, call.author, say, not options.no_browser, host=options.host, names=names)
 
-
-# The package of the extra `mcp`. `pip install smp[mcp]` would install another project of that name.
-MCP_INSTALL = "pip install 'mcp>=2.3,<3'"
 
 _ONLY_HTTP = ("host", "port", "token_file", "allow_remote", "allow_host")
 
@@ -102,10 +100,10 @@ def run_mcp(call: Invocation) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp_memory":
             raise
-        message = f"The package `mcp` is not installed. In the environment of smp: {MCP_INSTALL}"
+        message = f"The package `mcp` is not installed. Install it: {install_command(*MCP_PACKAGES)}"
         raise UserError(message, module=error.name) from None
     except ImportError as error:  # it is installed, but a part of it does not load
-        message = f"The package `mcp` cannot be loaded ({error}). Reinstall it: {MCP_INSTALL}"
+        message = f"The package `mcp` cannot be loaded ({error}). Reinstall it: {install_command(*MCP_PACKAGES)}"
         raise UserError(message, module=error.name) from None
     server = ServerOptions(
         session=call.session_name,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import color_diff, paint, plural, safe, table, value_text
 from smp_memory.config.schema import DEFAULT_ROOTS, SETTINGS
 from smp_memory.config.sources import BY_PATH
-from smp_memory.discovery import find_root, reject_linked_root, store_in
+from smp_memory.discovery import find_root, project_name, reject_linked_root, store_in
 from smp_memory.errors import SMPError, StoreNotFound, UserError
 from smp_memory.git.repository import Repository
 from smp_memory.model.ids import scheme_of, without_password
@@ -261,9 +260,21 @@ def _init_lines(call: Invocation, memory: Memory, existed: bool) -> Iterator[str
         yield f"  export SMP_ROOT={_quoted(memory.root)}"
     elif os.path.abspath(call.options.folder) != os.getcwd():
         yield f"  cd {_quoted(call.options.folder)}"
-    yield "  smp session new --user ada --project shop"
+    user, project = _names_here(memory)
+    yield f"  smp session new --user {user} --project {project}"
     yield '  smp add decision "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --tag auth'
     yield "  smp list"
+
+
+def _names_here(memory: Memory) -> tuple[str, str]:
+    """The user by git's settings or the system, and the project by its folder, as words for a shell."""
+    from getpass import getuser
+
+    folder = os.getcwd() if scheme_of(memory.root) else os.path.dirname(memory.root)
+    repository = Repository.find(folder)
+    user = repository.setting("user.name") if repository is not None else ""
+    start = folder if repository is not None else os.getcwd()
+    return _quoted(user or getuser()), _quoted(project_name(start) or "project")
 
 
 def _quoted(text: str) -> str:
@@ -276,59 +287,51 @@ def _quoted(text: str) -> str:
 
 
 def config_arguments(parser: Parser) -> None:
-    parser.add_argument("key", metavar="KEY", nargs="?", help="print this setting's value only")
-    change = parser.add_mutually_exclusive_group()
-    change.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        type=_setting,
-        help="write a setting to the store's config.json, or (--session) to the session's own",
-    )
-    change.add_argument("--unset", metavar="KEY", help="remove a setting, so that its default applies")
+    parser.add_argument("action", nargs="?", choices=("get", "set", "unset"), metavar="ACTION", help="get, set or unset (default: show all settings)")  # fmt: skip
+    parser.add_argument("setting", metavar="NAME", nargs="?", help="the setting, such as durability")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the new value")
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    name, _ = parse_assignment(text)
-    value = text.partition("=")[2]
+def _parsed(name: str, value: str) -> Any:
     check = next((setting.check for setting in SETTINGS if setting.path == name), None)
     try:
-        return name, check.parse(value) if check is not None else value
+        return check.parse(value) if check is not None else value
     except ValueError:
-        return name, value  # the store rejects it and names the allowed values
+        return value  # the store rejects it and names the allowed values
 
 
 def run_config(call: Invocation) -> None:
-    """Show every setting with its value and the source of the value; or change one.
+    """Show every setting with its value and the source of the value; or show or change one.
 
     The value is taken from the first source that has one: the environment, the session (with --session), the store's
-    config.json, the default.
+    config.json, the default. `set` and `unset` change the store's config.json or, with --session, the session's own settings.
 
     Examples:
       smp config
-      smp config durability
-      smp config --set concurrency.lock_timeout_ms=10000
-      smp config --unset concurrency.lock_timeout_ms
-      smp config --session checkout-review --set hooks.recall=false
+      smp config get durability
+      smp config set concurrency.lock_timeout_ms 10000
+      smp config unset concurrency.lock_timeout_ms
+      smp config set hooks.recall false --session checkout-review
     """
     options = call.options
-    if options.set or options.unset:
-        name, value = options.set or (options.unset, None)
+    action, name = options.action, options.setting
+    if action is not None and (name is None or (action == "set") != (options.value is not None)):
+        form = {"get": "NAME", "set": "NAME VALUE", "unset": "NAME"}[action]
+        raise UserError(f"Give it as: smp config {action} {form}")
+    if action in ("set", "unset"):
+        value = _parsed(name, options.value) if action == "set" else None
         (call.session() if call.session_name is not None else call.memory).set_config(name, value)
         call.close()  # reopened below: show the value that the next process will get
-        options.key = name
-        if options.unset and name not in BY_PATH:
+        if action == "unset" and name not in BY_PATH:
             call.answer({"name": name, "removed": True}, [f"{safe(name)} was removed from the file."])
             return
     rows = [dict(zip(("name", "value", "source", "about"), row, strict=True)) for row in _settings(call).rows()]
-    if options.key is None:
+    if action is None:
         call.answer(rows, _settings_table(call, rows))
         return
-    row = next(row for row in rows if row["name"] == _checked_name(call, options.key))
-    changed = options.set or options.unset
-    call.answer(
-        row,
-        [f"{row['name']} = {value_text(row['value'])} ({row['source']})"] if changed else [value_text(row["value"])],
-    )
+    row = next(row for row in rows if row["name"] == _checked_name(call, name))
+    text = value_text(row["value"])
+    call.answer(row, [text if action == "get" else f"{row['name']} = {text} ({row['source']})"])
 
 
 def _settings(call: Invocation) -> Config:
