@@ -23,11 +23,12 @@ from smp_memory.importers.line_times import LineTimes
 from smp_memory.importers.registry import CONVERSATIONS, ImportOptions, importer_named, places_here, size_of
 from smp_memory.importers.source import IngestedSession, Source
 from smp_memory.importers.target import TargetSession
+from smp_memory.importers.values import session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from smp_memory.importers.registry import Places
+    from smp_memory.importers.registry import Importer, Places
     from smp_memory.importers.source import ImportFile
     from smp_memory.memory import Memory
 
@@ -70,7 +71,17 @@ def import_from(
         module.merge(run, absolute, session)
         return run.report
     listed = module.files(absolute, options)
-    return ingest_files(run, listed, session or importer.session_for(listed), progress)
+    return ingest_files(run, listed, session or _session_for(importer, listed), progress)
+
+
+def _session_for(importer: Importer, files: list[ImportFile]) -> str:
+    """The session of memories that belong to no conversation. Notes have one for each vault, repository or folder, so that it can be deleted alone."""
+    project = next((file.project for file in files if file.project), "")
+    return (
+        session_id(f"{importer.name}-{project.lstrip('.')}")
+        if importer.name == "markdown" and project
+        else importer.session
+    )
 
 
 def ingest_files(

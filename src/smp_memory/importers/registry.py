@@ -25,8 +25,6 @@ from smp_memory.files.ownership import plain_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from smp_memory.importers.source import ImportFile
-
 CONVERSATIONS, NOTES = "conversations", "notes"
 _SETTINGS_BYTES = 16 << 20
 
@@ -46,13 +44,6 @@ class Importer(NamedTuple):
     def session(self) -> str:
         """The session of memories that belong to no conversation."""
         return f"{self.name}-import"
-
-    def session_for(self, files: list[ImportFile]) -> str:
-        """The same for these files. Notes are named after their vault, repository or folder, so that each can be deleted alone."""
-        from smp_memory.importers.values import session_id
-
-        project = next((file.project for file in files if file.project), "")
-        return session_id(f"{self.name}-{project.lstrip('.')}") if self.name == "markdown" and project else self.session
 
     def load(self) -> Any:
         return import_module(f"smp_memory.importers.{self.module}")

@@ -9,6 +9,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionExists, SizeLimitExceeded
+from smp_memory.importers.conversations import RecordedTurns, turn_of
 from smp_memory.importers.source import ANYWHERE, UnreadLine
 from smp_memory.integrations.hooks.session_state import (
     SessionStates,
@@ -64,7 +65,7 @@ class TargetSession:
         self._opened: SessionMemory | None = None
         self._known: dict[str, Record] = {}
         self._elsewhere: set[str] = set()  # keys of compacted memories and of other sessions with this conversation
-        self._recorded = _Recorded()
+        self._recorded = RecordedTurns()
         self._is_read = False
         self._new = run.new_keys(self.id)
         self._seen: dict[str, int] = {}  # keys of the current file
@@ -210,7 +211,7 @@ class TargetSession:
     def _is_recorded(self, fields: dict[str, Any]) -> bool:
         """Whether hooks recorded this turn under another key."""
         redactor = redactor_of(self._memory.config)
-        role, text = _turn(fields)
+        role, text = turn_of(fields)
         if redactor is not None:
             text = redactor.redact(text)[0]
         is_recorded = self._recorded.take(turn_digest(role, text), to_moment(fields["created"]))
@@ -388,47 +389,10 @@ class TargetSession:
 _TEXTS = ("content", "summary")
 
 
-class _Recorded:
-    """Turns that hooks recorded in a session, by the digest of their text, until they are found in the transcript."""
-
-    def __init__(self) -> None:
-        self._by_digest: dict[str, list[Record]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_digest)
-
-    def add(self, record: Record) -> None:
-        role, text = _turn(record.given)
-        if text:
-            self._by_digest.setdefault(turn_digest(role, text), []).append(record)
-
-    def discard(self, record: Record | None) -> None:
-        """Remove a turn that was found by its key."""
-        if record is not None and self._by_digest:
-            digest = turn_digest(*_turn(record.given))
-            left = [each for each in self._by_digest.pop(digest, []) if each.id != record.id]
-            if left:
-                self._by_digest[digest] = left
-
-    def take(self, digest: str, at: datetime) -> bool:
-        """Remove the turn of this text that is next in time. False: there is none."""
-        found = self._by_digest.get(digest)
-        if not found:
-            return False
-        found.remove(min(found, key=lambda each: abs(each.created - at)))
-        return True
-
-
 def _file_of(record: Record) -> Any:
     """The file that a memory was imported from; None if it was written in another way."""
     source = record.given.get("source")
     return source.get("file") if isinstance(source, dict) else None
-
-
-def _turn(fields: Any) -> tuple[str, str]:
-    """The role and the text of a turn or a summary; an empty text for any other memory."""
-    role = fields.get("role", "summary")
-    return str(role), str(fields.get("content") or fields.get("summary") or "")
 
 
 def _existing_names(run: ImportRun, session: IngestedSession) -> list[str]:

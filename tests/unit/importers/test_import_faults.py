@@ -229,7 +229,7 @@ def test_scan_survives_settings_with_an_impossible_path(tmp_path: Path, path: st
 
 
 @pytest.mark.parametrize("filling", ["\n", "x", "{"])
-def test_what_is_skipped_of_an_array_is_not_held(tmp_path: Path, filling: str) -> None:
+def test_skipped_text_of_an_array_is_not_held(tmp_path: Path, filling: str) -> None:
     million = 1 << 20
     path = tmp_path / "conversations.json"
     with path.open("w", encoding="utf-8") as file:
