@@ -135,7 +135,7 @@ def test_scan_without_a_store_says_so_before_the_first_question(
     assert (code, "smp init" in why) == (7, True)
 
 
-def test_scan_and_list_fit_and_name_the_home_folder_by_a_tilde(smp: Terminal, tmp_path: Path) -> None:
+def test_scan_names_the_home_folder_by_a_tilde_and_no_usual_path(smp: Terminal, tmp_path: Path) -> None:
     said = smp.ok("import", "--scan")
     assert "    smp import --from claude-code\n" in said
     assert "    smp import --from chatgpt ~/Downloads/chatgpt.zip\n" in said

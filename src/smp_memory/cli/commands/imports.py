@@ -259,7 +259,7 @@ def _list_importers(call: Invocation) -> None:
 
 
 def _importer_lines(importer: Importer, columns: int | None) -> Iterator[str]:
-    first, *others = wrap(f"{importer.name}: {importer.about}", columns)
+    first, *others = wrap(f"{importer.name}: {importer.about}", columns and columns - 4)
     yield paint("bold", importer.name) + first.removeprefix(importer.name)
     path = f"PATH: {importer.formats}{' (may be left out)' if importer.has_default else ''}"
     yield from (f"    {line}" for line in (*others, *wrap(path, columns and columns - 4)))
