@@ -111,3 +111,51 @@ def test_title_is_shown_with_the_session(smp: Terminal) -> None:
     [session] = smp.json("session", "list")
     assert "Login of the shop" in smp.ok("session", "show", session["id"])
     assert json.loads(smp.ok("session", "show", session["id"], "--json"))["context"]["title"] == "Login of the shop"
+
+
+def test_import_of_which_nothing_could_be_read_fails_with_a_warning_mark(smp: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{damaged\n", "utf-8")
+    code, said, _ = smp("import", "--from", "jsonl", str(tmp_path / "rows.jsonl"))
+    assert (code, said[0], "1 not understood: not JSON" in said) == (4, "!", True)
+    (tmp_path / "rows.jsonl").write_text('{damaged\n{"text": "tea"}\n', "utf-8")
+    assert "✓" in smp.ok("import", "--from", "jsonl", str(tmp_path / "rows.jsonl"))
+
+
+def test_scan_without_a_store_says_so_before_the_first_question(
+    smp: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare").mkdir()
+    command = [sys.executable, "-m", "smp_memory", "import", "--scan", "--no-color"]
+    with Screenplay(command, tmp_path / "bare", {"COLUMNS": "80"}) as screen:
+        said = screen.until_the_end("\n")
+    assert "smp init" in said
+    assert "[y/N]" not in said
+    monkeypatch.chdir(tmp_path / "bare")
+    code, _, why = smp("import", "--scan", "--yes")
+    assert (code, "smp init" in why) == (7, True)
+
+
+def test_scan_names_the_home_folder_by_a_tilde_and_no_usual_path(smp: Terminal, tmp_path: Path) -> None:
+    said = smp.ok("import", "--scan")
+    assert "    smp import --from claude-code\n" in said
+    assert "    smp import --from chatgpt ~/Downloads/chatgpt.zip\n" in said
+    assert str(tmp_path / "home") not in said
+
+
+def test_scan_survives_an_importer_that_fails(smp: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    from smp_memory.importers import codex
+
+    def broken(places: object) -> list[object]:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(codex, "found", broken)
+    assert {row["from"] for row in smp.json("import", "--scan")} >= {"claude-code", "gemini"}
+
+
+def test_line_that_undoes_an_import_of_several_sessions_can_be_pasted(smp: Terminal, tmp_path: Path) -> None:
+    rows = "".join(f'{{"text": "tea {name}", "session": "{name}"}}\n' for name in ("one", "two"))
+    (tmp_path / "rows.jsonl").write_text(rows, "utf-8")
+    said = smp.ok("import", "--from", "jsonl", str(tmp_path / "rows.jsonl"))
+    command = next(line.partition("undo the import: ")[2] for line in said.splitlines() if "undo the import" in line)
+    smp.ok(*command.split()[1:])
+    assert smp.json("session", "list") == []

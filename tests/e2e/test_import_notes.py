@@ -23,13 +23,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_rules_of_the_project_are_found_by_their_words(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["import", "--from", "markdown", "--dry-run"]) == 0
-    assert "8 memories would be added to markdown-import (1 learning, 7 preferences)" in capsys.readouterr().out
+    assert "8 memories would be added to markdown-shop (1 learning, 7 preferences)" in capsys.readouterr().out
     assert main(["import", "--from", "markdown"]) == 0
-    assert "To undo the import: smp session delete markdown-import" in capsys.readouterr().out
+    assert "To undo the import: smp session delete markdown-shop" in capsys.readouterr().out
     assert main(["import", "--from", "markdown", str(planted.put(project / "notes", {"a.md": "Tea at four"}))]) == 0
     said = capsys.readouterr().out
-    assert "1 memory added to markdown-import" in said
-    assert "undo" not in said  # the session has more than this import
+    assert "1 memory added to markdown-notes" in said
+    assert "To undo the import: smp session delete markdown-notes" in said
     assert main(["query", "mock database", "--json"]) == 0
     assert "Never mock the database" in json.loads(capsys.readouterr().out)["hits"][0]["record"]["preference"]
 
@@ -37,7 +37,7 @@ def test_rules_of_the_project_are_found_by_their_words(project: Path, capsys: py
 def test_table_is_imported_by_its_map(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planted.put(project, {"chat.csv": "what,at\nTea,2026-01-05\nMilk,never\n"})
     capsys.readouterr()
-    assert main(["import", "--from", "csv", "chat.csv"]) == 0
+    assert main(["import", "--from", "csv", "chat.csv"]) == 4  # nothing could be read
     assert "chat.csv:2 not understood: no content; the columns are: what, at" in capsys.readouterr().out
     assert main(["import", "--from", "csv", "chat.csv", "--map", "content=what,created=at"]) == 0
     said = capsys.readouterr().out

@@ -71,7 +71,7 @@ def _members(path: str) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             return sorted(name for name in archive.namelist() if _NAME.fullmatch(name.rpartition("/")[2]))
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile):
         return []
 
 

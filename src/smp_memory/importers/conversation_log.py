@@ -60,7 +60,7 @@ def found(places: Places) -> list[Found]:
 def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
     start = path or options.places.project
     store = os.path.realpath(options.store) if options.store else None
-    if store and os.path.realpath(start).startswith(store):
+    if store and (os.path.realpath(start) + os.sep).startswith(store + os.sep):
         raise UserError(f"{start} is part of this store; it needs no import.", path=start)
     logs = [start] if os.path.isfile(start) else _logs(start, store)
     if not logs:

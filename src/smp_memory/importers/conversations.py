@@ -15,15 +15,17 @@ from smp_memory.discovery import project_name
 from smp_memory.errors import UserError
 from smp_memory.importers.source import IngestedMemory, IngestedSession
 from smp_memory.integrations.hooks.events import replace_surrogates
-from smp_memory.integrations.hooks.session_state import name_of_conversation
+from smp_memory.integrations.hooks.session_state import name_of_conversation, turn_digest
 from smp_memory.integrations.hooks.transcripts import ASSISTANT, SUMMARY, is_in_use, keep_final_replies
 from smp_memory.model.times import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from smp_memory.importers.source import ImportFile, Source
     from smp_memory.integrations.hooks.transcripts import TranscriptTurn
+    from smp_memory.model.record import Record
 
 SUBAGENT = "a transcript of a subagent"
 _DAY = re.compile(r"\d{4}-[01]\d-[0-3]\d")
@@ -95,6 +97,46 @@ def _memory(turn: TranscriptTurn, host: str) -> IngestedMemory:
     if turn.role == ASSISTANT:
         fields["author"] = host
     return IngestedMemory("conversation", fields, turn.line, turn.lasting_key, turn.at or None)
+
+
+# -- what hooks recorded before
+
+
+class RecordedTurns:
+    """Turns that hooks recorded in a session, by the digest of their text, until they are found in the transcript."""
+
+    def __init__(self) -> None:
+        self._by_digest: dict[str, list[Record]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_digest)
+
+    def add(self, record: Record) -> None:
+        role, text = turn_of(record.given)
+        if text:
+            self._by_digest.setdefault(turn_digest(role, text), []).append(record)
+
+    def discard(self, record: Record | None) -> None:
+        """Remove a turn that was found by its key."""
+        if record is not None and self._by_digest:
+            digest = turn_digest(*turn_of(record.given))
+            left = [each for each in self._by_digest.pop(digest, []) if each.id != record.id]
+            if left:
+                self._by_digest[digest] = left
+
+    def take(self, digest: str, at: datetime) -> bool:
+        """Remove the turn of this text that is next in time. False: there is none."""
+        found = self._by_digest.get(digest)
+        if not found:
+            return False
+        found.remove(min(found, key=lambda each: abs(each.created - at)))
+        return True
+
+
+def turn_of(fields: Any) -> tuple[str, str]:
+    """The role and the text of a turn or a summary; an empty text for any other memory."""
+    role = fields.get("role", "summary")
+    return str(role), str(fields.get("content") or fields.get("summary") or "")
 
 
 # -- files

@@ -32,9 +32,10 @@ def opened(source: Source) -> Iterator[sqlite3.Connection | None]:
     """A connection to the database of a source; None if it cannot be opened, which is noted. Errors of queries end the block and are noted."""
     with tempfile.TemporaryDirectory(prefix="smp-import-") as folder:
         try:
+            plain_bytes(source.path, 1)  # a pipe would block
             path = _copied(source.path, folder) if size_of(source.path + "-wal") else source.path
             connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable={int(path == source.path)}", uri=True)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:
             source.cannot_read(1, f"cannot be opened: {error}")
             yield None
             return
@@ -51,7 +52,7 @@ def is_database(path: str) -> bool:
     """Whether a file begins like an SQLite database."""
     try:
         return plain_bytes(path, len(_MAGIC)) == _MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

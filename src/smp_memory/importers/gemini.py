@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.files.ownership import plain_bytes
 from smp_memory.importers.conversations import SUBAGENT, conversation, files_below, some, text_of
 from smp_memory.importers.registry import found_files
 from smp_memory.importers.source import ImportFile
@@ -129,7 +130,7 @@ def _part_text(part: Any) -> str:
 def _project_root(path: str) -> str:
     """The folder of the project, which newer versions note beside the chats; empty if it is not known."""
     try:
-        with open(os.path.join(os.path.dirname(path), "..", _ROOT_FILE), encoding="utf-8", errors="replace") as file:
-            return file.read(4096).strip()
+        noted = plain_bytes(os.path.join(os.path.dirname(path), "..", _ROOT_FILE), 4096)
+        return noted.decode("utf-8", "replace").strip()
     except (OSError, ValueError):
         return ""

@@ -7,15 +7,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.exchange.api import backup
-from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, names_of
+from smp_memory.model.session_info import ARCHIVED, DELETED, GLOBAL_SESSION, LIVE, names_of
 from smp_memory.model.times import to_text
 
 if TYPE_CHECKING:
-    from smp_memory.importers.source import UnreadLine
+    from smp_memory.importers.source import IngestedSession, UnreadLine
     from smp_memory.memory import Memory
 
 BACKUPS = "backups"  # folder in the user's state
 _KEPT_BACKUPS = 5
+_RESERVED = frozenset((GLOBAL_SESSION, "knowledge-graph"))  # the second is that of `smp_memory.integrations.mcp.graph`
 
 
 class Progress(NamedTuple):
@@ -45,6 +46,8 @@ class IngestReport:
         self.bytes = 0
         self.unread: list[UnreadLine] = []
         self.left_out: list[str] = []
+        self.notes: list[str] = []  # what was done otherwise than the files say
+        self.fenced = 0  # memories from which text that SMP had recalled was removed
         self.backup: str | None = None
 
     @property
@@ -72,7 +75,9 @@ class ImportRun:
         self._wants_backup = backup
         self._new_keys: dict[str, set[str]] = {}
         self._names: dict[str, list[str]] | None = None
-        self.deleted = frozenset(names_of(memory.store.sessions(DELETED)))
+        self.began = memory.now()
+        there = frozenset(names_of(memory.store.sessions(LIVE, ARCHIVED)))
+        self.deleted = frozenset(names_of(memory.store.sessions(DELETED))) - there
 
     def names_ending_in(self, suffix: str) -> list[str]:
         """The names of sessions that end in `-suffix`, in every state."""
@@ -87,6 +92,18 @@ class ImportRun:
         names = self.names_ending_in(suffix := name.rpartition("-")[2])
         if self._names is not None and name not in names:
             self._names[suffix] = [*names, name]
+
+    def allowed(self, session: IngestedSession) -> IngestedSession:
+        """The session under another id if files must not choose its own: what it holds would count in all sessions, or be a graph."""
+        if session.id.casefold() not in _RESERVED:
+            return session
+        name = f"{self.tool}-{session.id}"
+        note = (
+            f"{session.id} is the name of a session with a meaning of its own; what the files put there goes to {name}"
+        )
+        if note not in self.report.notes:
+            self.report.notes.append(note)
+        return session._replace(id=name)
 
     def new_keys(self, session: str) -> set[str]:
         """The keys that this import added to a session. In a dry run they are kept until its end: a session may have several files."""

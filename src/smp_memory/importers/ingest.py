@@ -23,11 +23,12 @@ from smp_memory.importers.line_times import LineTimes
 from smp_memory.importers.registry import CONVERSATIONS, ImportOptions, importer_named, places_here, size_of
 from smp_memory.importers.source import IngestedSession, Source
 from smp_memory.importers.target import TargetSession
+from smp_memory.importers.values import session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from smp_memory.importers.registry import Places
+    from smp_memory.importers.registry import Importer, Places
     from smp_memory.importers.source import ImportFile
     from smp_memory.memory import Memory
 
@@ -48,7 +49,7 @@ def import_from(
 ) -> IngestReport:
     """Import what the importer `name` finds at `path`, or in its usual place.
 
-    session    for memories that belong to no conversation; else `NAME-import`.
+    session    for memories that belong to no conversation; else `NAME-import`, and for Markdown `markdown-FOLDER`.
     dry_run    report what would be imported; write nothing.
     backup     export the store to a file in the user's state before the first write; the report names it.
     proposals  False: nothing is proposed for review from the sessions that this import creates.
@@ -69,7 +70,18 @@ def import_from(
     if hasattr(module, "merge"):
         module.merge(run, absolute, session)
         return run.report
-    return ingest_files(run, module.files(absolute, options), session or importer.session, progress)
+    listed = module.files(absolute, options)
+    return ingest_files(run, listed, session or _session_for(importer, listed), progress)
+
+
+def _session_for(importer: Importer, files: list[ImportFile]) -> str:
+    """The session of memories that belong to no conversation. Notes have one for each vault, repository or folder, so that it can be deleted alone."""
+    project = next((file.project for file in files if file.project), "")
+    return (
+        session_id(f"{importer.name}-{project.lstrip('.')}")
+        if importer.name == "markdown" and project
+        else importer.session
+    )
 
 
 def ingest_files(
@@ -135,7 +147,7 @@ def _read_file(run: ImportRun, file: ImportFile, own: TargetSession, on_bytes: C
         if isinstance(found, IngestedSession):
             if target is not own:
                 target.finish()
-            target = TargetSession(run, found) if found.id else own
+            target = TargetSession(run, run.allowed(found)) if found.id else own
         else:
             count += 1
             target.add(found, file.name, times)

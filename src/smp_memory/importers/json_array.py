@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.importers.source import HALF_WRITTEN, LINE_BYTES
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from smp_memory.importers.source import Source
 
-_BETWEEN = " \t\r\n,\ufeff"
+_BETWEEN = re.compile("[ \t\r\n,\ufeff]*")
 _KEPT_CHARACTERS = 1 << 20  # of text before the current item
 _LONGEST_TOKEN = 32  # characters: a number or a name that the end of the text cuts
 _decode = json.JSONDecoder().raw_decode
@@ -51,19 +52,18 @@ class _Text:
     def skip_to_item(self) -> bool:
         """Move to the next item. False: the array has ended."""
         while True:
-            at = self._at
-            while at < len(self._text) and (
-                self._text[at] in _BETWEEN or (self._text[at] == "[" and not self._is_begun)
-            ):
-                self._is_begun = self._is_begun or self._text[at] == "["
-                at += 1
+            at = _end_of_space(self._text, self._at)
+            if not self._is_begun and self._text[at : at + 1] == "[":
+                self._is_begun = True
+                at = _end_of_space(self._text, at + 1)
             self._move(at)
             if at < len(self._text):
                 break
+            self._drop()
             if not self._read_more():
                 return False
         if self._at > _KEPT_CHARACTERS:
-            self._text, self._at = self._text[self._at :], 0
+            self._drop()
         return self._text[self._at] != "]"
 
     def next_item(self) -> Any:
@@ -74,21 +74,23 @@ class _Text:
 
     def skip_damage(self, marker: str) -> bool:
         """Move from a damaged item to the next object that has the field. False: there is none."""
-        line, at = self.line, self._at
+        line, begin = self.line, self._at + 1
         while True:
-            at = self._text.find("{", at + 1)
+            at = self._text.find("{", begin)
+            self._move(at if at >= 0 else len(self._text))
+            if at < 0 or at > _KEPT_CHARACTERS:
+                self._drop()
             if at < 0:
-                at = len(self._text)
+                begin = 0
                 if self._read_more():
                     continue
                 self._source.cannot_read(line, HALF_WRITTEN)
                 return False
-            value, end = self._decoded(at)
+            value, end = self._decoded(self._at)
             if type(value) is dict and marker in value:
                 self._source.cannot_read(line, "damaged JSON")
-                self._move(at)
                 return True
-            at = max(at, end - 1)
+            begin = max(self._at + 1, end)
 
     def _decoded(self, at: int) -> tuple[Any, int]:
         """The value at a position and its end; None and the position if it is damaged, incomplete or too large."""
@@ -99,12 +101,18 @@ class _Text:
                 return None, at
             except ValueError as error:
                 left = len(self._text) - at
-                if left > LINE_BYTES or not _is_incomplete(error, self._text) or not self._read_more(left):
+                if left > LINE_BYTES or not _is_incomplete(error, self._text):
+                    return None, at
+                if not self._read_more(min(left, LINE_BYTES + 1 - left)):
                     return None, at
 
     def _move(self, to: int) -> None:
         self.line += self._text.count("\n", self._at, to)
         self._at = to
+
+    def _drop(self) -> None:
+        """Drop the text before the current position, so that what is skipped is not held."""
+        self._text, self._at = self._text[self._at :], 0
 
     def _read_more(self, at_least: int = 1) -> bool:
         """Read on, at least this many characters if there are so many, so that decoding again and again stays linear."""
@@ -116,6 +124,11 @@ class _Text:
                 break
         self._text = "".join(pieces)
         return count > 0
+
+
+def _end_of_space(text: str, at: int) -> int:
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
 
 
 def _is_incomplete(error: ValueError, text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.errors import UserError
 from smp_memory.importers.registry import Found, found_files, json_settings
 from smp_memory.importers.source import UnreadLine
+from smp_memory.importers.target import IN_TRASH
 from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
 from smp_memory.integrations.mcp.graph_file import audit, parse, read_file
 
@@ -50,6 +51,9 @@ def merge(run: ImportRun, path: str | None, session: str | None) -> None:
     if path is None or not os.path.isfile(path):
         raise UserError(f"{path} is not a file; give the memory.jsonl of the server.", path=path)
     memory, report, name = run.memory, run.report, session or SESSION
+    if name in run.deleted:
+        report.left_out.append(f"{name}: {IN_TRASH}")
+        return
     data = read_file(path)
     graph, problems = parse(data, memory.config.content_limit_bytes)
     knowledge = KnowledgeGraph(memory, name, run.author)

@@ -125,7 +125,7 @@ def size_of(path: str) -> int:
     """The size in bytes; 0 if there is no such file."""
     try:
         return os.stat(path).st_size
-    except OSError:
+    except (OSError, ValueError):  # a path with a null character
         return 0
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 4 << 20  # of a note, which is read as a whole
 LINE_BYTES = 128 << 20  # of one line or item of a large file
 _CHUNK_BYTES = 1 << 20
-_PACKED_BYTES = 1 << 14  # unpacked at once
+_PACKED_BYTES = 1 << 8  # unpacked at once: at most 8 MB, because 4 bytes may stand for a block of 128 KB
 ANYWHERE = "anywhere: "  # prefix of a key that is independent of the file
 HALF_WRITTEN = "half-written: the file ends in the middle of it"
 
@@ -237,7 +237,7 @@ def _zip_member(path: str, member: str) -> Any:
 
     try:
         return zipfile.ZipFile(path).open(member)
-    except (zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
         raise OSError(0, f"not a readable zip archive: {error}") from error
 
 

@@ -53,6 +53,7 @@ _ROLES = {
 _PLAIN = ("topic", "category", "status", "severity", "rationale", "author")
 _BUFFERED = 50_000  # rows
 _MOST_REPORTS = 100
+_MOST_CHARACTERS = 16 << 20  # of a cell
 
 
 def found(places: Places) -> list[Found]:
@@ -110,37 +111,69 @@ def read_csv(source: Source, given: Mapping[str, str]) -> Iterator[IngestedSessi
 
 
 def _csv_rows(source: Source) -> Iterator[Row]:
-    lines = _text_lines(source)
+    lines = _TextLines(source)
     header = next(lines, "")
     separator = max(",;\t|", key=header.count)
-    names = next(csv.reader([header], delimiter=separator), [])
-    if not any(name.strip() for name in names):
-        source.cannot_read(1, "no header with the names of columns")
+    names, why = _next_cells(csv.reader([header], delimiter=separator))
+    if names is None or not any(name.strip() for name in names):
+        source.cannot_read(1, f"no header with the names of columns{why and ': '}{why}")
         return
     reader = csv.reader(lines, delimiter=separator)
     while True:
-        line = reader.line_num + 2
-        try:
-            cells = next(reader)
-        except StopIteration:
+        line = lines.begin_row()
+        cells, why = _next_cells(reader)
+        if why:
+            source.cannot_read(line, f"not a row: {why}")
+            lines.end_row()
+        if cells is None:
             return
-        except csv.Error as error:
-            source.cannot_read(line, f"not a row: {error}")
-            continue
         if len(cells) > len(names):
             source.cannot_read(line, f"{len(cells)} cells, but {len(names)} columns; the others were left out")
         if any(cell.strip() for cell in cells):
             yield line, dict(zip((name.strip() for name in names), cells, strict=False))
 
 
-def _text_lines(source: Source) -> Iterator[str]:
-    is_reported = False
-    for number, line in source.raw_lines():
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace")
-        if "\ufffd" in text and not is_reported and b"\xef\xbf\xbd" not in line:
-            is_reported = True
-            source.cannot_read(number, "not UTF-8; unreadable characters are replaced, here and below")
-        yield text
+def _next_cells(reader: Iterator[list[str]]) -> tuple[list[str] | None, str]:
+    """The next row, None at the end; and why it cannot be read. The limit of a cell holds for the whole process, so it is put back."""
+    before = csv.field_size_limit(_MOST_CHARACTERS)
+    try:
+        return next(reader, None), ""
+    except csv.Error as error:
+        return [], str(error)
+    finally:
+        csv.field_size_limit(before)
+
+
+class _TextLines:
+    """The lines of a table, and whether a quoted cell goes on behind the last one."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lines = source.raw_lines()
+        self._number = 0
+        self._is_quoted = self._is_reported = False
+
+    def __iter__(self) -> _TextLines:
+        return self
+
+    def __next__(self) -> str:
+        self._number, line = next(self._lines)
+        text = line.decode("utf-8-sig" if self._number == 1 else "utf-8", "replace")
+        if "\ufffd" in text and not self._is_reported and b"\xef\xbf\xbd" not in line:
+            self._is_reported = True
+            self._source.cannot_read(self._number, "not UTF-8; unreadable characters are replaced, here and below")
+        self._is_quoted ^= text.count('"') % 2 == 1
+        return text
+
+    def begin_row(self) -> int:
+        """The number of the line on which the next row begins."""
+        self._is_quoted = False
+        return self._number + 1
+
+    def end_row(self) -> None:
+        """Skip the rest of a row that was not read to its end."""
+        while self._is_quoted and next(self, None) is not None:
+            pass
 
 
 # -- memories
@@ -283,7 +316,7 @@ def _confidence(value: Any) -> Any:
     """A number as a number, also if it is written as text; else the word."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return as_text(value) or None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +11,7 @@ from smp_memory.model.ids import LIMIT, is_valid, is_word, sha256_hex
 from smp_memory.model.times import to_moment, to_text
 
 _MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # numbers from here on are no seconds
+_LARGEST = 1e18  # numbers from here on are no time
 _DIGEST_DIGITS = 8
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _FORMS = (
@@ -32,7 +32,7 @@ def as_time(value: Any) -> str | None:
         if not _NUMBER.fullmatch(text):
             return _from_text(text)
         value = float(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST:
         return None
     seconds = value / 1e6 if value >= _MICROSECONDS else value / 1e3 if value >= _MILLISECONDS else value
     try:
@@ -85,9 +85,9 @@ def as_text(value: Any) -> str:
         return value.strip()
     if not value and not isinstance(value, bool | int | float):
         return ""
-    if isinstance(value, bool | int | float):
-        return str(value)
     try:
+        if isinstance(value, bool | int | float):
+            return str(value)  # an int of thousands of digits raises ValueError
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return ""

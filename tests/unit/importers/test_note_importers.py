@@ -161,7 +161,7 @@ def test_damaged_databases_are_reported(memory: Memory, tmp_path: Path) -> None:
 
 def test_note_has_tags_aliases_references_and_date(memory: Memory, tmp_path: Path) -> None:
     import_from(memory, "markdown", planted.put(tmp_path / "Vault", planted.VAULT))
-    session = memory.session("markdown-import")
+    session = memory.session("markdown-Vault")
     records = {record.text: record for record in session.records()}
     first = records["Auth design: Tokens are described in [[Tokens|the other note]], not in [[Nowhere]]. #review"]
     assert first.given["tags"] == ["security", "oauth.flows", "review"]
@@ -182,16 +182,16 @@ def test_changed_section_is_updated_and_settled_question_is_resolved(memory: Mem
     note.write_text(note.read_text().replace("by a nonce", "by a counter").replace("[ ] Who", "[x] Who"))
     again = import_from(memory, "markdown", root)
     assert (again.added, again.followed) == ({}, 2)
-    texts = said(memory, "markdown-import")
+    texts = said(memory, "markdown-Vault")
     assert sum("by a counter" in text for text in texts) == 1
     assert sum("by a nonce" in text for text in texts) == 0
-    assert {record.given["status"] for record in memory.session("markdown-import").records("finding")} == {"resolved"}
+    assert {record.given["status"] for record in memory.session("markdown-Vault").records("finding")} == {"resolved"}
     assert import_from(memory, "markdown", root).followed == 0
 
 
 def test_rules_become_preferences_with_heading_and_files(memory: Memory, tmp_path: Path) -> None:
     import_from(memory, "markdown", planted.put(tmp_path / "shop", planted.RULES))
-    records = {record.text: record for record in memory.session("markdown-import").records()}
+    records = {record.text: record for record in memory.session("markdown-shop").records()}
     assert records["Never mock the database\nbecause it hid a bug"].given["topic"] == "Style"
     assert records["Prefer unknown to any"].given["applies_to"] == ["src/**/*.ts", "*.tsx"]
     assert records["A web shop in Django."].type == "learning"
@@ -209,7 +209,7 @@ def test_one_file_and_its_folder_are_the_same_source(memory: Memory, tmp_path: P
 def test_long_section_is_split_at_blank_lines(memory: Memory, tmp_path: Path) -> None:
     text = "\n\n".join(f"Paragraph {number} " + "word " * 100 for number in range(60))
     import_from(memory, "markdown", planted.put(tmp_path / "n", {"long.md": text}) / "long.md")
-    records = memory.session("markdown-import").records()
+    records = memory.session("markdown-n").records()
     assert len(records) > 3
     assert max(len(record.text) for record in records) < 7000
 
@@ -422,7 +422,7 @@ def test_deleted_memory_stays_deleted(memory: Memory, tmp_path: Path) -> None:
 def test_secret_in_a_note_is_redacted_and_no_change_of_it(memory: Memory, tmp_path: Path) -> None:
     path = planted.put(tmp_path / "n", {"a.md": "The key is AKIAIOSFODNN7EXAMPLE\n"}) / "a.md"
     import_from(memory, "markdown", path)
-    assert "AKIA" not in said(memory, "markdown-import")[0]
+    assert "AKIA" not in said(memory, "markdown-n")[0]
     assert import_from(memory, "markdown", path).followed == 0
 
 

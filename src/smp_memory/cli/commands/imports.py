@@ -6,8 +6,8 @@ import os
 import sys
 
 from smp_memory.cli.commands.exchange import FORMATS, load_names
-from smp_memory.cli.render import paint, plural, size_text, table
-from smp_memory.errors import InvalidFormat, UserError
+from smp_memory.cli.render import paint, plural, size_text, wrap
+from smp_memory.errors import InvalidFormat, StoreNotFound, UserError
 from smp_memory.importers.registry import CONVERSATIONS, IMPORTERS, importer_named
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_UNREAD = 20
 _MAX_LEFT_OUT = 5
+_MAX_UNDONE = 5  # sessions in the line that undoes an import
 _MAX_REVIEWED = 200  # sessions in which proposals are counted
 _KINDS = {"conversation": "turn"}  # what people call a type
 
@@ -48,7 +49,7 @@ def import_arguments(parser: Parser) -> None:
     )
 
 
-def run_import(call: Invocation) -> None:
+def run_import(call: Invocation) -> int | None:
     """Import sessions that `smp export` wrote, with their whole history, or what another tool wrote.
 
     An export is validated first: a file that is damaged, truncated or invalid changes nothing, and the message names
@@ -58,7 +59,7 @@ def run_import(call: Invocation) -> None:
 
     With --from NAME, files of another tool are read and never changed. The store is saved to a file before the first write.
     Each memory records its file and line. Repeating the import adds what is new. What is not understood is reported with
-    file and line.
+    file and line; if nothing at all could be read, the exit code is 4.
 
     With --from mcp-memory, new entities, observations and relations are added to the knowledge graph (the session
     knowledge-graph, or --as).
@@ -74,7 +75,8 @@ def run_import(call: Invocation) -> None:
     """
     options = call.options
     if options.list or options.scan:
-        return _list_importers(call) if options.list else _scan(call)
+        (_list_importers if options.list else _scan)(call)
+        return None
     origin = options.origin or ("bmad" if options.file and os.path.isdir(options.file) else "smp")
     if origin != "smp" and (options.format or options.names):
         raise UserError(f"--format and --names cannot be used with --from {origin}.")
@@ -86,7 +88,8 @@ def run_import(call: Invocation) -> None:
         raise UserError("--dry-run requires --from and another tool. See: smp import --help")
     if options.file is None:
         raise UserError("PATH is missing. See: smp import --help")
-    return _import_export(call)
+    _import_export(call)
+    return None
 
 
 def _import_export(call: Invocation) -> None:
@@ -124,12 +127,19 @@ class _Path:
 # -- files of other tools
 
 
-def _import_from(call: Invocation, importer: Importer) -> None:
+def _import_from(call: Invocation, importer: Importer) -> int | None:
     options = call.options
     report = _imported(call, importer, options.file, not options.no_backup)
     if importer.name == "bmad" and not report.dry_run:
-        return _migrated(call, report, importer)
-    return call.answer(report.to_dict(), _report_lines(call, report, importer))
+        _migrated(call, report, importer)
+    else:
+        call.answer(report.to_dict(), _report_lines(call, report, importer))
+    return InvalidFormat.exit_code if _is_unreadable(report) else None
+
+
+def _is_unreadable(report: IngestReport) -> bool:
+    """Whether nothing at all could be read."""
+    return bool(report.unread) and not (report.count or report.known or report.followed)
 
 
 def _migrated(call: Invocation, report: IngestReport, importer: Importer) -> None:
@@ -187,7 +197,8 @@ def _report_lines(call: Invocation, report: IngestReport, importer: Importer) ->
     )
     names = list(report.sessions)
     where = f" to {names[0] if len(names) == 1 else plural(len(names), 'session')}" if names else ""
-    yield f"{paint('green', '✓')} {importer.title}, {plural(len(report.files), 'file')} ({size_text(report.bytes)}): {plural(report.count, 'memory')} {added}{where}" + (f" ({kinds})" if kinds else "")  # fmt: skip
+    mark = paint("yellow", "!") if _is_unreadable(report) else paint("green", "✓")
+    yield f"{mark} {importer.title}, {plural(len(report.files), 'file')} ({size_text(report.bytes)}): {plural(report.count, 'memory')} {added}{where}" + (f" ({kinds})" if kinds else "")  # fmt: skip
     if report.known:
         updated = f", {report.followed:,} of them updated" if report.followed else ""
         yield f"  {plural(report.known, 'memory')} imported or recorded before{updated}"
@@ -196,16 +207,27 @@ def _report_lines(call: Invocation, report: IngestReport, importer: Importer) ->
         yield f"The store was saved before: {report.backup}"
     if not report.dry_run and importer.kind == CONVERSATIONS and names:
         yield from _proposal_lines(call, report)
-    yield from _undo_lines(report, importer)
+    if names and not report.dry_run:
+        yield from _undo_lines(report, importer)
 
 
 def _undo_lines(report: IngestReport, importer: Importer) -> Iterator[str]:
-    names = list(report.sessions)
-    if len(names) == 1 and names == report.new_sessions:
-        yield f"The files of {importer.title} were not changed. To undo the import: smp session delete {names[0]}"
+    new, extended = report.new_sessions, len(set(report.sessions) - set(report.new_sessions))
+    unchanged = f"The files of {importer.title} were not changed."
+    if len(new) > _MAX_UNDONE:
+        yield f"{unchanged} To undo the import: smp session delete with the {len(new):,} new sessions, which have the tag {importer.name}"
+    elif new:
+        yield f"{unchanged} To undo the import: smp session delete {' '.join(new)}"
+    if extended:
+        before = f" go back to {report.backup}, or" if report.backup else ""
+        yield f"{plural(extended, 'session')} existed before. To undo what was added there:{before} delete the new memories: smp delete ID"
 
 
 def _unread_lines(report: IngestReport) -> Iterator[str]:
+    for text in report.notes[:_MAX_LEFT_OUT]:
+        yield paint("yellow", f"  {text}")
+    if report.fenced:
+        yield f"  text that SMP had recalled itself was removed from {plural(report.fenced, 'memory')}"
     for text in report.left_out[:_MAX_LEFT_OUT]:
         yield paint("yellow", f"  left out: {text}")
     if len(report.left_out) > _MAX_LEFT_OUT:
@@ -233,26 +255,33 @@ def _list_importers(call: Invocation) -> None:
         {"name": each.name, "about": each.about, "path": each.formats, "default": each.has_default}
         for each in IMPORTERS
     ]
-    cells = ([each.name, each.about, each.formats] for each in IMPORTERS)
-    call.answer(rows, table(("name", "what", "path"), cells, call.screen.width))
+    call.answer(rows, (line for each in IMPORTERS for line in _importer_lines(each, call.screen.width)))
+
+
+def _importer_lines(importer: Importer, columns: int | None) -> Iterator[str]:
+    first, *others = wrap(f"{importer.name}: {importer.about}", columns and columns - 4)
+    yield paint("bold", importer.name) + first.removeprefix(importer.name)
+    path = f"PATH: {importer.formats}{' (may be left out)' if importer.has_default else ''}"
+    yield from (f"    {line}" for line in (*others, *wrap(path, columns and columns - 4)))
 
 
 def _scan(call: Invocation) -> None:
     """Show what the importers find on this machine, and import what the user wants."""
-    from smp_memory.importers.registry import places_here
-
-    options, places = call.options, places_here()
-    offers = [(importer, each) for importer in IMPORTERS for each in importer.load().found(places)]
+    options, offers = call.options, _offers(call)
     rows: list[dict[str, Any]] = [
         {"from": importer.name, **each.to_dict(), "command": _command(importer, each.path)} for importer, each in offers
     ]
     if not options.json:
-        call.answer(None, _offer_lines(call, offers))
+        call.answer(None, _offer_lines(offers))
     has_backup = options.no_backup
-    for row, (importer, each) in zip(rows, offers, strict=True):
+    for row, (importer, each) in zip(rows, offers, strict=True) if offers and _has_store(call) else ():
         question = f"Import {each.title}, {plural(each.count, 'file')} ({size_text(each.bytes)})?"
         if options.yes or (call.is_interactive and call.confirm(question)):
-            report = _imported(call, importer, each.path, not has_backup)
+            try:
+                report = _imported(call, importer, each.path, not has_backup)
+            except UserError as error:
+                call.notify(f"{each.title} could not be imported: {error.message}")
+                continue
             has_backup = has_backup or report.count > 0  # before the first write of all
             row["report"] = report.to_dict()
             if not options.json:
@@ -261,18 +290,53 @@ def _scan(call: Invocation) -> None:
         call.answer(rows, ())
 
 
-def _offer_lines(call: Invocation, offers: list[tuple[Importer, Found]]) -> Iterator[str]:
+def _offers(call: Invocation) -> list[tuple[Importer, Found]]:
+    """What the importers find; one that fails is named and costs only itself."""
+    from smp_memory.importers.registry import places_here
+
+    places, offers = places_here(), []
+    for importer in IMPORTERS:
+        try:
+            offers += [(importer, each) for each in importer.load().found(places)]
+        except Exception as error:  # files of other tools may be in any state
+            call.notify(f"{importer.title} was left out, because looking for its files failed: {error!r}")
+    return offers
+
+
+def _has_store(call: Invocation) -> bool:
+    """Whether there is a store to import into; says which one, before the first question."""
+    try:
+        root = call.memory.root
+    except StoreNotFound:
+        if call.options.yes:
+            raise
+        call.notify("There is no store here to import into. Create one with `smp init`, then repeat this command.")
+        return False
+    if not call.options.json:
+        call.notify(
+            f"Imports go to the store {_short(str(root))}. Conversations are those of all projects on this machine."
+        )
+    return True
+
+
+def _offer_lines(offers: list[tuple[Importer, Found]]) -> Iterator[str]:
     if not offers:
         yield "Nothing was found on this machine. `smp import --list` shows what can be imported."
-        return
-    cells = (
-        [each.title, f"{each.count:,}", size_text(each.bytes), _command(importer, each.path)]
-        for importer, each in offers
-    )
-    yield from table(("found", ">files", ">size", "command"), cells, None)
+    for importer, each in offers:
+        is_usual = importer.has_default and [name for name, _ in offers].count(importer) == 1
+        path = "" if is_usual and importer.kind == CONVERSATIONS else each.path
+        yield f"{paint('bold', each.title)}: {plural(each.count, 'file')}, {size_text(each.bytes)}"
+        yield f"    {_command(importer, path and _short(path))}"
+
+
+def _short(path: str) -> str:
+    """A path with `~` for the home folder."""
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if path.startswith(home + os.sep) else path
 
 
 def _command(importer: Importer, path: str) -> str:
     import shlex
 
-    return f"smp import --from {importer.name} {shlex.quote(path)}"
+    quoted = f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path) if path else ""
+    return f"smp import --from {importer.name} {quoted}".rstrip()

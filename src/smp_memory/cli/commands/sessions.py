@@ -213,22 +213,35 @@ def run_session_archive(call: Invocation) -> None:
 # -- session delete, restore, erase
 
 
-session_delete_arguments = _session_arguments
+def session_delete_arguments(parser: Parser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="+", help="the sessions")
+    parser.add_argument("--reason", metavar="TEXT", help="why; stored with the session and in the audit log")
 
 
 def run_session_delete(call: Invocation) -> None:
-    """Move a whole session to the trash; it can be restored for 30 days (lifecycle.purge_days).
+    """Move whole sessions to the trash; they can be restored for 30 days (lifecycle.purge_days).
 
     Examples:
       smp session delete checkout-review --reason "no longer needed"
+      smp session delete trial-1 trial-2
     """
-    deleted = call.memory.delete_session(call.options.id, call.options.reason, by=call.author)
-    until, name = str(deleted.metadata.get("recovery_deadline", "")), deleted.session
-    call.answer(
-        {**deleted.to_dict(), "until": until, "path": deleted.path},
-        [f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session restore {name}"],
-    )
-    call.notify_redacted("reason", deleted.redacted)
+    rows: list[dict[str, Any]] = []
+    lines, deleted = [], None
+    for id in dict.fromkeys(call.options.ids):
+        try:
+            deleted = call.memory.delete_session(id, call.options.reason, by=call.author)
+        except SMPError as error:
+            if rows:  # say what was done before the one that failed
+                call.notify(f"Deleted before the error: {', '.join(row['id'] for row in rows)}")
+            raise error
+        until, name = str(deleted.metadata.get("recovery_deadline", "")), deleted.session
+        rows.append({**deleted.to_dict(), "until": until, "path": deleted.path, "id": name})
+        lines.append(
+            f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session restore {name}"
+        )
+    call.answer(rows if len(rows) > 1 else rows[0], lines)
+    if deleted is not None:
+        call.notify_redacted("reason", deleted.redacted)
 
 
 session_restore_arguments = _session_arguments
