@@ -1082,6 +1082,12 @@ def test_undo_leaves_the_changes_of_others_alone(cli: Terminal) -> None:
     assert "no change by nobody" in cli.ok("undo", "--dry-run", "--author", "nobody")
 
 
+def test_undo_leaves_recorded_prompts_alone(cli: Terminal) -> None:
+    cli.ok("add", "decision", "Use OAuth")
+    cli.ok("add", "turn", "How do we log in?", "--role", "user")
+    assert "Use OAuth" in cli.ok("undo", "--dry-run")
+
+
 def test_undo_of_a_pinned_turn_unpins_it(cli: Terminal) -> None:
     cli.ok("add", "turn", "How do we log in?", "--role", "user")
     cli.ok("pin", "TURN-0001")

@@ -1,7 +1,7 @@
 """The last change that somebody made in a store, and its reversal. A reversal is a change like any other, so it can be undone, too.
 
 A change is what one call wrote: a memory that was added, changed, deleted or restored, or several of one session together. Maintenance,
-uses and hand edits of files are no changes in this sense.
+uses and hand edits of files are no changes in this sense, and neither are new turns of a person who gave no name: hooks record them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import SessionArchived, SessionNotFound
 from smp_memory.model.entry import BY_MAINTENANCE, CHANGE, DELETE, PUT, RESTORE, is_maintenance
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,6 +73,7 @@ def _last_in(storage: SessionStore, author: str | None) -> LastChange | None:
         for history in storage.history().histories.values()
         for entry in history.entries[-1:]
         if _is_by(entry, authors) and not is_maintenance(entry)
+        if author is not None or entry.op != PUT or not KINDS[entry.type].is_turn
     ]
     if not entries:
         return None
