@@ -194,3 +194,14 @@ def test_missing_framework_names_the_extra() -> None:
     code = "import sys; sys.modules['langchain_core'] = None; import smp_memory.adapters.langchain"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert "pip install 'smp-memory[langchain]'" in found.stderr
+
+
+def test_retriever_finds_no_private_memories_of_others(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        session = memory.session("s", create=True)
+        session.add_learning("The walnut diary is in the drawer", author="ada", visibility="private")
+        session.add_learning("The walnut tree is in the garden", author="ada")
+        assert [each.page_content for each in SMPRetriever(memory=memory).invoke("walnut")] == [
+            "The walnut tree is in the garden"
+        ]
+        assert len(SMPRetriever(memory=memory, agent="ada").invoke("walnut")) == 2

@@ -26,6 +26,7 @@ from tests.adapters.stores import KINDS, make_address
 pytest.importorskip("langgraph.graph", reason="LangGraph is not installed; ./dev test-adapters has it")
 
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -554,3 +555,53 @@ def test_missing_framework_names_the_extra() -> None:
     code = "import sys; sys.modules['langgraph'] = None; import smp_memory.adapters.langgraph"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert "pip install 'smp-memory[langgraph]'" in found.stderr
+
+
+# -- faults found by an attack
+
+
+def _put(saver, config, step):
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"] = {"const": "C", "n": step}
+    checkpoint["channel_versions"] = {"const": 1, "n": step}
+    return saver.put(
+        config, checkpoint, {"step": step, "source": "loop"}, {"n": step} if step > 1 else {"const": 1, "n": 1}
+    )
+
+
+def test_thread_that_is_deleted_while_a_run_goes_on_stays_readable(tmp_path):
+    """The next checkpoint referred to a value in the deleted session, and nobody could read the thread again."""
+    thread = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    with smp_memory.open(tmp_path / "store") as memory:
+        one, other = SMPSaver(memory), SMPSaver(memory)
+        config = thread
+        for step in range(1, 4):
+            config = _put(one, config, step)
+        other.delete_thread("t")
+        for step in range(4, 9):
+            config = _put(one, config, step)
+            assert one.get_tuple(thread).checkpoint["channel_values"] == {"const": "C", "n": step}
+        assert len(list(other.list(None))) == 5
+
+
+def test_one_unreadable_checkpoint_does_not_hide_other_threads(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        saver = SMPSaver(memory)
+        for name in ("a", "b"):
+            config = _put(saver, {"configurable": {"thread_id": name, "checkpoint_ns": ""}}, 1)
+            _put(saver, config, 2)
+        memory.delete("langgraph-a/TURN-0001")  # the second checkpoint refers to it
+        found = []
+        with pytest.raises(errors.StorageCorrupt):
+            for each in saver.list(None):
+                found.append(each.config["configurable"]["thread_id"])
+        assert sorted(found) == ["b", "b"]
+
+
+def test_items_without_an_index_do_not_use_up_the_limit_of_a_search(tmp_path):
+    with smp_memory.open(tmp_path / "store") as memory:
+        store = SMPStore(memory)
+        for number in range(5):
+            store.put(("n",), f"h{number}", {"text": "apple pie apple pie"}, index=False)
+        store.put(("n",), "v", {"text": "I once had an apple and many other things as well in the big city"})
+        assert [each.key for each in store.search(("n",), query="apple", limit=1)] == ["v"]

@@ -14,8 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import smp_memory
+from smp_memory import search
 from smp_memory.adapters.bridge import Bridge, Items, Messages
 from smp_memory.memory import Memory
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import Scope
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -74,11 +77,12 @@ def _with_type(message: dict[str, Any]) -> dict[str, Any]:
 class SMPRetriever(BaseRetriever):
     """Finds memories as documents. `memory` is a `Memory`, a folder or an address; None: the nearest store.
 
-    `options` are those of `Memory.query`: types, tags, sessions, min_relevance, …
+    `options` are those of `Memory.query`: types, tags, sessions, min_relevance, … Private memories are found only if `agent` is their author.
     """
 
     memory: Any = None
     k: int = 4
+    agent: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     def model_post_init(self, context: Any, /) -> None:
@@ -87,7 +91,9 @@ class SMPRetriever(BaseRetriever):
             self.memory = smp_memory.open(self.memory)
 
     def _get_relevant_documents(self, query: str, *, k: int | None = None, **_: Any) -> list[Document]:
-        hits = self.memory.query(query, **{"limit": self.k if k is None else k, **self.options})
+        whole = self.memory.scope
+        scope = Scope(whole.store, whole.sessions, whole.config, whole.clock, viewer=Viewer(self.agent))
+        hits = search.path.query(scope, query, {"limit": self.k if k is None else k, **self.options})
         return [_document(hit) for hit in hits]
 
 

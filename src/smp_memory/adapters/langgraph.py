@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["SMPSaver", "SMPStore"]
 
 _MOST_HITS = 10_000  # of a query that is filtered afterwards
+_SEARCHED = {"is_searched": {"exists": False}}  # what was put with `index=False` has this field
 
 
 # -- the store
@@ -103,13 +104,11 @@ class SMPStore(BaseStore):
         if not by_session:
             return []
         limit = _MOST_HITS if op.filter else op.offset + op.limit
-        hits = self.bridge.memory.query(op.query, types="learning", sessions=list(by_session), limit=limit)
+        hits = self.bridge.memory.query(
+            op.query, types="learning", sessions=list(by_session), limit=limit, where=_SEARCHED
+        )
         found = [(hit.record, item_of(hit.record, hit.relevance)) for hit in hits]
-        return [
-            (by_session[record.session], item)
-            for record, item in found
-            if item is not None and record.get("is_searched") is not False
-        ]
+        return [(by_session[record.session], item) for record, item in found if item is not None]
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         counts = self.bridge.memory.query(types="learning", count_by="session", limit=0).counts["session"]

@@ -115,6 +115,7 @@ class SMPSaver(BaseCheckpointSaver[int]):
         end = get_checkpoint_id(before) if before else None
         threads = [thread] if thread is not None else [names[0] for names in self.bridge.namespaces()]
         loaded = [(name, self._load(name)) for name in threads]
+        damaged: StorageCorrupt | None = None
         found = [(each[1], name, state, each) for name, state in loaded for each in state.all()]
         for checkpoint_id, name, state, (in_ns, _) in sorted(found, key=lambda each: each[0], reverse=True):
             is_wanted = ns in (None, in_ns) and id in (None, checkpoint_id) and (end is None or checkpoint_id < end)
@@ -123,8 +124,15 @@ class SMPSaver(BaseCheckpointSaver[int]):
                 continue
             if limit is not None and limit <= 0:
                 return
+            try:
+                loaded_tuple = self._tuple(name, state, entry)
+            except StorageCorrupt as error:  # the others are not affected
+                damaged = error
+                continue
             limit = None if limit is None else limit - 1
-            yield self._tuple(name, state, entry)
+            yield loaded_tuple
+        if damaged is not None:
+            raise damaged
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
         """The writes of channels along the parents of a checkpoint; the thread is read once for all parents."""
@@ -209,9 +217,9 @@ class SMPSaver(BaseCheckpointSaver[int]):
         while True:
             entries = self._checkpoint_entries(ns, parent, checkpoint, given, sources)
             seq = self._append(thread, f"Checkpoint {given.get('step', '')} of a LangGraph thread", entries)
-            if all(seq - source.seq < 2 * _REACH for source in sources.values()):
+            if all(0 < seq - source.seq < 2 * _REACH for source in sources.values()):
                 break
-            sources = {}  # others wrote so much meanwhile that what it refers to may be deleted soon
+            sources = {}  # others wrote so much, or deleted the thread, meanwhile: what it refers to is gone or may be soon
         versions = checkpoint["channel_versions"]
         own = {name: _Source(versions.get(name), checkpoint["id"], seq) for name in checkpoint["channel_values"]}
         self._keep(thread, ns, _Known(checkpoint["id"], seq, {**own, **sources}))

@@ -204,15 +204,13 @@ class FileSession:
                 self._make_private()
                 timeout = 0.0 if self.is_closing else self.config.lock_timeout_seconds
                 return self.writer.run_locked(operation, timeout, work, check=not while_converting)
-            except (FileNotFoundError, StorageCorrupt) as error:
-                if not self._store.has_session(self.session):
+            except (StorageCorrupt, OSError) as error:
+                if isinstance(error, FileNotFoundError | StorageCorrupt) and not self._store.has_session(self.session):
                     # It was archived or deleted while the lock was acquired.
                     raise self._store.session_not_found(self.session) from None
-                if isinstance(error, StorageCorrupt):
-                    raise
-                raise from_os_error(error, self.reader.folder, operation) from error
-            except OSError as error:
-                raise from_os_error(error, self.reader.folder, operation) from error
+                if isinstance(error, OSError):
+                    raise from_os_error(error, self.reader.folder, operation) from error
+                raise
 
     # -- reading
 
@@ -239,6 +237,8 @@ class FileSession:
                 known = self.reader.catch_up()
                 known = known if known.histories else self._reread_if_moved()
                 tail = known.snapshot() if ids is None else known.subset(ids)
+            if not tail.histories:
+                self._store.check_layout()
             tail.unreadable = self.unreadable()
             return tail
 

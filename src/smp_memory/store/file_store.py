@@ -180,7 +180,10 @@ class FileStore:
     def session_ids(self) -> list[str]:
         """The live sessions, sorted."""
         self.check_open()
-        return self.layout.session_ids(self.disk, self.root)
+        found = self.layout.session_ids(self.disk, self.root)
+        if not found:
+            self.check_layout()
+        return found
 
     def sessions_with_deletion_records(self) -> list[str]:
         names = self.disk.names(os.path.join(self.root, DELETED)) if self.layout.name == "markdown" else []
@@ -284,6 +287,21 @@ class FileStore:
         stored = self._stored_config()
         if stored.get(CONVERTING) and self._finish_conversion():
             return self.check_current()
+        self._refuse_other_layout(stored)
+        if stored.get(CONVERTING):
+            raise LockTimeout(
+                f"{self.root} is being converted to another layout; try again in a moment. Nothing was written.",
+                path=self.root,
+            )
+        self._config_identity = now
+
+    def check_layout(self) -> None:
+        """Raise LayoutMismatch if another process has converted the store: what seems to be empty here is elsewhere."""
+        found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
+        if found is not None and identity(found) != self._config_identity:
+            self._refuse_other_layout(self._stored_config())
+
+    def _refuse_other_layout(self, stored: dict[str, Any]) -> None:
         layout = stored.get("layout")
         if layout in NAMES and layout != self.layout.name:
             raise LayoutMismatch(
@@ -291,12 +309,6 @@ class FileStore:
                 path=self.root,
                 layout=layout,
             )
-        if stored.get(CONVERTING):
-            raise LockTimeout(
-                f"{self.root} is being converted to another layout; try again in a moment. Nothing was written.",
-                path=self.root,
-            )
-        self._config_identity = now
 
     def _stored_config(self) -> dict[str, Any]:
         path = os.path.join(self.root, CONFIG_FILE)

@@ -40,6 +40,7 @@ class FileSource:
         self._detector = ChangeDetector(self._store)
 
     def catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> bool:
+        self._store.check_layout()  # files that are gone may be there in another layout
         marks = self._store.change_table.read() if sessions is None else b""
         stale = self._detector.changed_sessions(index, sessions, marks)
         if stale:
