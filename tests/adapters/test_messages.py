@@ -157,6 +157,17 @@ def test_erasing_a_turn_leaves_no_part_of_its_message(
     assert [path for path in files if b"walrustail" in path.read_bytes()] == []
 
 
+def test_erasing_one_of_two_large_messages_is_verified(tmp_path: Path) -> None:
+    other = {"role": "user", "content": "other " + "ü " * 700_000 + "seahorse"}
+    with smp_memory.open(tmp_path / "store", config={"durability": "os"}) as memory:
+        messages = Messages(Bridge(memory, "framework").session("big"))
+        messages.add_many([LARGE, other])
+        [session] = memory.sessions()
+        receipt = session.erase("TURN-0001", "gdpr")
+        assert (receipt.complete, receipt.elsewhere, receipt.left) == (True, [], [])
+        assert messages.all() == [other]
+
+
 @pytest.mark.parametrize("ids", ["TURN-0001", ["TURN-0001"]])
 def test_deleting_and_restoring_a_turn_takes_its_parts_along(ids: Any) -> None:
     with smp_memory.open(":memory:") as memory:
