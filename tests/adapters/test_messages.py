@@ -15,6 +15,8 @@ import smp_memory
 from smp_memory.adapters.bridge import Bridge, Messages
 from smp_memory.adapters.message_codec import PART_BYTES, is_blob
 from smp_memory.errors import InvalidRecord
+from smp_memory.session import SessionMemory
+from tests.adapters.processes import run_together
 from tests.adapters.stores import KINDS, make_address
 
 IMAGE = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 8000).decode()
@@ -120,3 +122,146 @@ def test_any_json_comes_back_equal(given_messages: list[Any]) -> None:
         messages = Messages(Bridge(memory, "framework").session("talk"))
         messages.add_many(given_messages)
         assert messages.all() == given_messages
+
+
+LARGE = {"role": "user", "content": "start " + "é " * 700_000 + "walrustail"}
+
+
+def _parts(session: SessionMemory, *, include_deleted: bool = False) -> list[str]:
+    return [record.id for record in session.records("artifact", include_deleted=include_deleted)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["one", "several", "criteria", "archived", "deleted"])
+def test_erasing_a_turn_leaves_no_part_of_its_message(
+    kind: str, name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with smp_memory.open(make_address(kind, tmp_path, request), config={"durability": "os"}) as memory:
+        Messages(Bridge(memory, "framework").session("big")).add_many([LARGE, {"role": "user", "content": "small"}])
+        [session] = memory.sessions()
+        parts = _parts(session)
+        if name == "archived":
+            memory.archive_session(session.id)
+        elif name == "deleted":
+            session.delete(parts[0])
+            memory.delete_session(session.id)
+        turn = f"{session.id}/TURN-0001"
+        ways: dict[str, dict[str, Any]] = {"several": {"id": [turn]}, "criteria": {"text": "start", "types": "turn"}}
+        arguments = ways.get(name, {"id": turn})
+        refs = {turn, *(f"{session.id}/{part}" for part in parts)}
+        assert set(memory.erase(**arguments, reason="gdpr", preview=True).ids) == refs
+        receipt = memory.erase(**arguments, reason="gdpr")
+        assert set(receipt.ids) == refs
+        assert receipt.verified
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if b"walrustail" in path.read_bytes()] == []
+
+
+def test_erasing_one_of_two_large_messages_is_verified(tmp_path: Path) -> None:
+    other = {"role": "user", "content": "other " + "ü " * 700_000 + "seahorse"}
+    with smp_memory.open(tmp_path / "store", config={"durability": "os"}) as memory:
+        messages = Messages(Bridge(memory, "framework").session("big"))
+        messages.add_many([LARGE, other])
+        [session] = memory.sessions()
+        receipt = session.erase("TURN-0001", "gdpr")
+        assert (receipt.complete, receipt.elsewhere, receipt.left) == (True, [], [])
+        assert messages.all() == [other]
+
+
+@pytest.mark.parametrize("ids", ["TURN-0001", ["TURN-0001"]])
+def test_deleting_and_restoring_a_turn_takes_its_parts_along(ids: Any) -> None:
+    with smp_memory.open(":memory:") as memory:
+        messages = Messages(Bridge(memory, "framework").session("big"))
+        messages.add_many([LARGE])
+        [session] = memory.sessions()
+        parts = _parts(session)
+        deleted = session.delete(ids)
+        assert _parts(session) == []
+        assert len(session.deleted()) == 1 + len(parts)
+        restored = session.restore(ids)
+        assert _parts(session) == parts
+        assert messages.all() == [LARGE]
+        if isinstance(ids, str):
+            assert deleted.id == restored.id == ids
+        else:
+            assert deleted.count == restored.count == 1 + len(parts)
+
+
+def test_parts_that_a_stranger_names_are_not_deleted() -> None:
+    with smp_memory.open(":memory:") as memory:
+        session = memory.create_session("talk")
+        session.add("decision", {"id": "part-of-a-plan", "decision": "Use Postgres", "rationale": "known"})
+        session.add("finding", {"id": "FIND-0001", "finding": "The sky is blue"})
+        session.add("turn", {"role": "user", "content": "x", "opaque": {"parts": ["part-of-a-plan", "FIND-0001", 1]}})
+        session.delete("TURN-0001")
+        assert {record.id for record in session.records()} == {"part-of-a-plan", "FIND-0001"}
+
+
+@pytest.mark.parametrize("how", ["deleted", "erased"])
+def test_missing_part_damages_one_message_only(how: str) -> None:
+    with smp_memory.open(":memory:") as memory:
+        messages = Messages(Bridge(memory, "framework").session("big"))
+        small = {"role": "user", "content": "small"}
+        messages.add_many([small, LARGE])
+        [session] = memory.sessions()
+        part = _parts(session)[0]
+        session.delete(part) if how == "deleted" else session.erase(part, "gdpr")
+        first, damaged = messages.all()
+        assert first == small
+        assert damaged["role"] == "user"
+        assert damaged["content"].startswith("start é")
+        assert messages.last(1) == [damaged]
+        assert messages.pop() == damaged
+        assert messages.all() == [small]
+        session.restore("TURN-0002")
+        messages.clear()
+        assert messages.all() == []
+        assert _parts(session) == []
+        session.restore("TURN-0002")
+        messages.replace([small])
+        assert messages.all() == [small]
+
+
+@pytest.mark.parametrize("how", ["delete", "erase", "session"])
+def test_message_removed_while_it_is_read_is_no_error(how: str) -> None:
+    with smp_memory.open(":memory:") as memory:
+        messages = Messages(Bridge(memory, "framework").session("big"))
+        messages.add_many([LARGE])
+        [session] = memory.sessions()
+        [turn] = messages.records()
+        if how == "session":
+            memory.delete_session(session.id)
+        else:
+            getattr(session, how)(turn.id, "gone")
+        found = messages.message(turn)
+        assert found == LARGE if how == "delete" else found["content"].startswith("start é")
+
+
+_POPPER = """
+import sys
+import smp_memory
+from smp_memory.adapters.bridge import Bridge, Messages
+
+address, name, count = sys.argv[1:]
+with smp_memory.open(address, config={"durability": "os"}) as memory:
+    messages = Messages(Bridge(memory, "framework").session("talk"))
+    large = {"role": "user", "content": "é " * 700_000}
+    for number in range(int(count)):
+        if name == "pop":
+            while messages.pop() is not None:
+                messages.last(1)
+        elif name == "clear":
+            messages.clear()
+        elif name == "replace":
+            messages.replace([large, *({"role": "user", "content": str(each)} for each in range(20))])
+        else:
+            assert all(message["role"] == "user" for message in messages.all())
+"""
+
+
+def test_processes_pop_clear_replace_and_read_one_conversation(tmp_path: Path) -> None:
+    run_together(_POPPER, str(tmp_path / "store"), ["pop", "clear", "replace", "read"], 10)
+    with smp_memory.open(tmp_path / "store") as memory:
+        messages = Messages(Bridge(memory, "framework").session("talk"))
+        messages.clear()
+        assert [record for session in memory.sessions() for record in session.records()] == []

@@ -4,7 +4,8 @@ Guarantees
     names      Any sequence of texts names one session, and different sequences name different sessions. A session is created by the
                first write, not by reading. Names, and keys of items, are identifiers: they come back as they were given.
     items      `Items` is a map from keys to JSON values. Of several puts of one key at once the last one wins; none fails or doubles.
-    messages   `Messages` is a list of JSON messages in the order of writing; each comes back equal.
+    messages   `Messages` is a list of JSON messages in the order of writing; each comes back equal. A large message of which a part is
+               missing comes back as its role and the beginning of its text. Processes may read, pop, clear and replace at once.
     states     `OpaqueLog` is a list of JSON values that people do not read. They are not redacted, searched or shown to agents.
     keeping    Sessions of adapters are not compacted, archived or expired by themselves, and may grow to 250 MiB.
 
@@ -24,8 +25,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import smp_memory
-from smp_memory.adapters.message_codec import joined, part_ids, slug_of, split, turn_of
+from smp_memory.adapters.message_codec import joined, slug_of, split, text_of_parts, turn_of
 from smp_memory.errors import DuplicateId, MemoryNotFound, SessionArchived, SessionExists, SessionNotFound
+from smp_memory.lifecycle.message_parts import parts_of
 from smp_memory.model.ids import LIMIT, sha256_hex
 
 if TYPE_CHECKING:
@@ -300,16 +302,7 @@ class Messages:
     def replace(self, messages: Iterable[Any]) -> None:
         """Make these the messages, at once; the old ones go to the trash."""
         turns = [turn_of(message) for message in messages]
-
-        def change(session: SessionMemory) -> None:
-            with session.transaction() as tx:
-                for record in session.records("turn"):
-                    for id in (record.id, *part_ids(record)):
-                        tx.delete(id)
-                for turn in turns:
-                    turn.add_to(tx, session)
-
-        self.session.write(change)
+        self.session.write(lambda session: _replace(session, turns))
 
     def records(self, last: int | None = None) -> list[Record]:
         """The turns, or the last ones, the oldest first."""
@@ -327,10 +320,11 @@ class Messages:
         if isinstance(state, str):
             return json.loads(state)
         if isinstance(state, dict):
-            pieces: list[str] = self.session.read(
-                lambda session: [session.get(id).opaque for id in part_ids(record)], []
-            )
-            return json.loads("".join(pieces))
+            text = self.session.read(lambda session: text_of_parts(session, record), None)
+            try:
+                return json.loads(text or "")
+            except ValueError:  # a part is missing or was changed by hand
+                pass
         return message_of(record)
 
     def pop(self) -> Any:
@@ -343,25 +337,34 @@ class Messages:
 
     def remove(self, id: str) -> bool:
         """Move a message, by the id of its turn, to the trash; whether it was there."""
-
-        def change(session: SessionMemory) -> bool:
-            record = session.find(id)
-            if record is not None:
-                with session.transaction() as tx:
-                    for each in (id, *part_ids(record)):
-                        tx.delete(each)
-            return record is not None
-
         try:
-            return self.session.read(change, False)
+            return bool(self.session.read(lambda session: session.delete(id), None))
         except MemoryNotFound:
             return False
 
     def clear(self) -> None:
         """Move all messages to the trash."""
-        ids = [id for record in self.records() for id in (record.id, *part_ids(record))]
-        if ids:
-            self.session.read(lambda session: session.delete(ids), None)
+        self.session.read(lambda session: _replace(session, []), None)
+
+
+def _replace(session: SessionMemory, turns: list[MessageTurn]) -> None:
+    """Delete all messages and append others, at once. If another process removes a message meanwhile, the rest is deleted."""
+    before: list[str] | None = None
+    while True:
+        records = session.records("turn")
+        parts = [part.id for turn in records for part in parts_of(session.opened.storage, turn) if not part.deleted]
+        old = [*(turn.id for turn in records), *parts]
+        try:
+            with session.transaction() as tx:
+                for id in old:
+                    tx.delete(id)
+                for turn in turns:
+                    turn.add_to(tx, session)
+            return
+        except MemoryNotFound:
+            if old == before:  # nobody removed anything: trying again would not help
+                raise
+            before = old
 
 
 def message_of(record: Record) -> Any:

@@ -6,7 +6,8 @@ A message comes back equal, except for secrets: they are redacted. Three forms:
     `opaque`             as one JSON text, already redacted: messages with images and other data in base64, which redaction could damage by
                          chance; with recalled memories, which are not stored again as text; with text that is not valid Unicode; nested
                          too deeply for a field
-    parts                the same for a message that is larger than a memory may be: the JSON text in pieces, each a memory of its own
+    parts                the same for a message that is larger than a memory may be: the JSON text in pieces, each a memory of its own,
+                         which is deleted, restored and erased with the turn
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import InvalidRecord
+from smp_memory.lifecycle.message_parts import part_ids, parts_of
 from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT
 from smp_memory.model.ids import LIMIT, sha256_hex
 from smp_memory.privacy.fence import MARK, strip, with_placeholders
@@ -139,10 +141,20 @@ def _said(message: Any) -> tuple[str, str, dict[str, Any]]:
     return slug_of(str(fields.get("role") or fields.get("type") or ""))[:LIMIT], text, rest
 
 
-def part_ids(record: Record) -> list[str]:
-    """The ids of the parts of a large message."""
-    state = record.get("opaque")
-    return list(state["parts"]) if isinstance(state, dict) and "parts" in state else []
+def text_of_parts(session: SessionMemory, record: Record) -> str | None:
+    """The JSON text of a large message; None if a part is missing.
+
+    A message that another process deletes after its turn was read is still whole: its parts are in the trash.
+    """
+    parts = parts_of(session.opened.storage, record)
+    pieces = [part.get("opaque") for part in parts]
+    if len(parts) < len(part_ids(record)) or not all(isinstance(piece, str) for piece in pieces):
+        return None
+    if any(part.deleted for part in parts):
+        turn = session.find(record.id)
+        if turn is not None and not turn.deleted:  # somebody deleted the part alone
+            return None
+    return "".join(pieces)
 
 
 # -- JSON text

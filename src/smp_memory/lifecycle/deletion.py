@@ -3,7 +3,8 @@
 Memories are named by an id, by several ids, or by the criteria of a query; all words of a text must occur.
 Guarantees: counts and ids in a report are those of the memories changed. What one call deletes or restores in a session is one
 transaction. A preview changes nothing. A call without ids and criteria is refused: it would select everything. Turns that repeat a selected
-memory (its echoes) are reported, and taken along with `echoes`; those of archived sessions are not found.
+memory (its echoes) are reported, and taken along with `echoes`; those of archived sessions are not found. The parts of a turn with a large
+message (`opaque.parts`, written by adapters) always go with the turn.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from smp_memory.config.settings import REMOVE
 from smp_memory.errors import InvalidQuery, InvalidRecord, MemoryNotFound
 from smp_memory.lifecycle import clock_state
 from smp_memory.lifecycle.compaction import cold_ids_among, cold_records, missing_memory, restore_cold
+from smp_memory.lifecycle.message_parts import names_with_parts, part_ids, parts_of
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.lifecycle.purge import purge_archives, purge_due, trashed
 from smp_memory.model.deletions import Deletion, Purged, PurgeNotes, Receipt, Restoration
@@ -111,7 +113,8 @@ def delete(
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview and not echoes:
         session, name = _session_and_id(scope, id)
-        return _delete_records(_open(scope, session), [name], reason, by)[0]
+        opened = _open(scope, session)
+        return _delete_records(opened, _one_with_parts(opened, name, deleted=False), reason, by)[0]
     now = scope.now()
 
     def act(session: OpenSession, ids: list[str]) -> list[Record]:
@@ -122,7 +125,7 @@ def delete(
     def select() -> list[Record]:
         selected = _select(scope, id, criteria, deleted=False)
         found[:] = echoes_of(scope, selected, deleted=False)
-        return selected + found if echoes else selected
+        return _with_parts(scope, selected + found if echoes else selected, deleted=False)
 
     records = _with_retries(scope, select, act, preview)
     purge_times = {name: now + _retention(_open(scope, name).config) for name in {record.session for record in records}}
@@ -154,8 +157,8 @@ def restore(
         session, name = _session_and_id(scope, id)
         opened = _open(scope, session)
         if cold_ids_among(opened, [name]):
-            return restore_cold(opened, [name])[-1]
-        return _restore_records(opened, [name], reason, by)[0]
+            return restore_cold(opened, _cold_with_parts(opened, [name]))[0]
+        return _restore_records(opened, _one_with_parts(opened, name, deleted=True), reason, by)[0]
 
     def act(session: OpenSession, ids: list[str]) -> list[Record]:
         return _restore_records(session, ids, reason, by)
@@ -168,7 +171,7 @@ def restore(
     def select() -> list[Record]:
         selected = _select(scope, rest or None, criteria, deleted=True)
         found[:] = echoes_of(scope, selected, deleted=True)
-        return selected + found if echoes else selected
+        return _with_parts(scope, selected + found if echoes else selected, deleted=True)
 
     if rest or criteria or id is None:
         records = _with_retries(scope, select, act, preview)
@@ -178,9 +181,13 @@ def restore(
 
 
 def _in_cold_segments(scope: Scope, id: Any) -> dict[str, list[str]]:
-    """The ids that compaction moved, by session."""
-    cold = {session: cold_ids_among(_open(scope, session), ids) for session, ids in _by_session(scope, id).items()}
+    """The ids that compaction moved, and those of their parts, by session."""
+    cold = {session: _cold_with_parts(_open(scope, session), ids) for session, ids in _by_session(scope, id).items()}
     return {session: ids for session, ids in cold.items() if ids}
+
+
+def _cold_with_parts(session: OpenSession, ids: list[str]) -> list[str]:
+    return cold_ids_among(session, names_with_parts(session.store, session.id, ids))
 
 
 def _is_in(scope: Scope, id: Any, named: dict[str, list[str]]) -> bool:
@@ -296,6 +303,7 @@ def erase(
     found = _echoes_of_names(scope, by_session)
     for session, name in (each.rsplit("/", 1) for each in found if echoes):
         by_session.setdefault(session, []).append(name)
+    by_session = {session: names_with_parts(store, session, ids) for session, ids in by_session.items()}
     refs = [f"{session}/{name}" for session, ids in by_session.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
     receipt.echoes = found
@@ -384,6 +392,21 @@ def _select(scope: Scope, id: Any, criteria: dict[str, Any], *, deleted: bool) -
         matching = _query_all(scope, criteria, include_deleted=deleted)
         selected |= {record.ref: record for record in matching if record.deleted is deleted}
     return list(selected.values())
+
+
+def _with_parts(scope: Scope, records: list[Record], *, deleted: bool) -> list[Record]:
+    """Memories and the parts of the turns among them, either deleted parts or those that are not."""
+    found = {record.ref: record for record in records}
+    for turn in (record for record in records if part_ids(record)):
+        parts = parts_of(_open(scope, turn.session).storage, turn)
+        found |= {part.ref: part for part in parts if part.deleted is deleted}
+    return list(found.values())
+
+
+def _one_with_parts(session: OpenSession, id: str, *, deleted: bool) -> list[str]:
+    record = find(session.storage, id)
+    parts = parts_of(session.storage, record) if record is not None else []
+    return [id, *(part.id for part in parts if part.deleted is deleted)]
 
 
 def _query_all(

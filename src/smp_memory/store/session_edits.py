@@ -76,6 +76,8 @@ _SHARED = frozenset(  # fields whose values many memories have
 )
 _MAX_PIECE = 24  # characters: short enough that some pieces of a truncated text are still whole
 _MAX_PIECES = 12
+# Id and name of a part of a large message. They are no text of it: logs name the part, and other messages have parts of the same name.
+_PART = re.compile(r"part-[0-9a-f]{32}|part \d+ of \d+ of a message")
 _WINDOW, _WINDOWED = 14, 20_000  # bytes of a window; characters of a text that windows are taken from
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
@@ -118,7 +120,8 @@ def phrases_of(data: bytes) -> list[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield value
+        if not _PART.fullmatch(value):
+            yield value
     elif isinstance(value, dict):
         for key, inner in value.items():
             if key not in _SHARED:
