@@ -248,8 +248,8 @@ with smp_memory.open(address, config={"durability": "os"}) as memory:
     large = {"role": "user", "content": "é " * 700_000}
     for number in range(int(count)):
         if name == "pop":
-            while messages.pop() is not None:
-                messages.last(1)
+            for _ in range(20):
+                messages.pop()
         elif name == "clear":
             messages.clear()
         elif name == "replace":
@@ -260,8 +260,26 @@ with smp_memory.open(address, config={"durability": "os"}) as memory:
 
 
 def test_processes_pop_clear_replace_and_read_one_conversation(tmp_path: Path) -> None:
-    run_together(_POPPER, str(tmp_path / "store"), ["pop", "clear", "replace", "read"], 10)
+    run_together(_POPPER, str(tmp_path / "store"), ["pop", "clear", "replace", "read"], 20)
     with smp_memory.open(tmp_path / "store") as memory:
         messages = Messages(Bridge(memory, "framework").session("talk"))
         messages.clear()
         assert [record for session in memory.sessions() for record in session.records()] == []
+
+
+def test_replacing_messages_while_another_process_pops_one(tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path / "store") as memory, smp_memory.open(tmp_path / "store") as second:
+        messages = Messages(Bridge(memory, "framework").session("talk"))
+        messages.add_many([{"role": "user", "content": str(number)} for number in range(8)])
+        other = Messages(Bridge(second, "framework").session("talk"))
+
+        class Popping(dict[str, Any]):
+            """A message that is converted between the reading of the old messages and their deletion."""
+
+            def items(self) -> Any:
+                if len(other.all()) > 2:
+                    other.pop()
+                return super().items()
+
+        messages.replace([Popping(LARGE)])
+        assert other.all() == [LARGE]
