@@ -245,9 +245,9 @@ def test_one_of_several_proposals_of_a_turn_is_dropped(project: Path, cli: Termi
 
 
 def test_session_for_which_proposals_are_off_is_named_in_the_count(project: Path, cli: Terminal) -> None:
-    cli.ok("config", "--session", "shop", "--set", "proposals.enabled=false")
+    cli.ok("config", "--session", "shop", "set", "proposals.enabled", "false")
     assert [each["ref"] for each in cli.json("review")] == ["orders/TURN-0001"]
     assert "1 session proposes nothing: proposals.enabled is off." in cli.ok("review")
-    cli.ok("config", "--set", "proposals.enabled=false")
+    cli.ok("config", "set", "proposals.enabled", "false")
     assert cli.json("review") == []
     assert "2 sessions propose nothing" in cli.ok("review")

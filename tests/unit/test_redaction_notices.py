@@ -90,7 +90,7 @@ def command(root: Path, *words: str) -> dict[str, Any]:
     """What a command answers as JSON; the line on stderr is checked."""
     told = smp_command(root, *words, "--json")
     assert "email" in told.stderr, told.stderr
-    assert "privacy.redaction.off=email" in told.stderr
+    assert "privacy.redaction.off email" in told.stderr
     assert MAIL not in told.stderr + told.stdout
     answer = json.loads(told.stdout)
     return answer[0] if isinstance(answer, list) else answer

@@ -17,7 +17,6 @@ from smp_memory.cli.render import (
     truncate,
     value_text,
 )
-from smp_memory.lifecycle.undo import DONE
 from smp_memory.model.entry import CHANGE
 from smp_memory.model.history import overlaid_problems
 from smp_memory.model.session_info import short_names
@@ -356,9 +355,10 @@ def run_undo(call: Invocation) -> int | None:
 def _undo_lines(call: Invocation, change: LastChange) -> Iterator[str]:
     age = age_text((call.memory.now() - to_moment(change.at)).total_seconds())
     yield f"Last change, {age}{f' by {change.by}' if change.by else ''}, in session {change.session}:"
+    done = change.to_dict()["done"]
     for step in change.steps[:_SHOWN_STEPS]:
         record = step.record
-        yield f"  {DONE[change.op]} {paint('cyan', record.id)}  {truncate(one_line(record.text), 60)}"
+        yield f"  {done} {paint('cyan', record.id)}  {truncate(one_line(record.text), 60)}"
         for field, values in step.changes.items() if change.op == CHANGE else ():
             before, after = (truncate(one_line(value_text(values[side])), 40) for side in ("from", "to"))
             yield f"    {field}: {before} → {after}"
