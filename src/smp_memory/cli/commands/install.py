@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
 
-    class Host(Protocol):
+    class Installable(Protocol):
         """A program that SMP can be installed into."""
 
         TITLE: str  # its name
@@ -131,7 +131,7 @@ def run_install(call: Invocation) -> int | None:
     return None if is_done or options.dry_run or not changes else 1
 
 
-def _scope(call: Invocation, host: Host) -> str:
+def _scope(call: Invocation, host: Installable) -> str:
     """What was asked for, else the first that the host has: a few have MCP servers for all projects only."""
     options = call.options
     asked = USER if options.user else PROJECT if options.project else None
@@ -142,7 +142,7 @@ def _scope(call: Invocation, host: Host) -> str:
     return asked or host.SCOPES[0]
 
 
-def _host(name: str) -> Host:
+def _host(name: str) -> Installable:
     if name in hosts.HOSTS:
         from smp_memory.integrations.hooks.installation import TableHost
 
@@ -187,7 +187,7 @@ def _list_hosts(call: Invocation, project: str) -> None:
     call.answer(rows, _hosts_table(call, rows, project))
 
 
-def _state(call: Invocation, host: Host, where: InstallTarget) -> str:
+def _state(call: Invocation, host: Installable, where: InstallTarget) -> str:
     if where.scope not in host.SCOPES:
         return ""
     edits = host.edits(where, _command(call))
