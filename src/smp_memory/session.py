@@ -145,19 +145,24 @@ class SessionMemory:
         set_session_setting(self._session.store, self._storage, name, value)
 
     def change_info(self, **changes: Any) -> SessionInfo:
-        """Change the session's metadata: user, agents, project, tags, context."""
+        """Change the session's metadata: user, agents, project, tags, context; `title` is in the context, None removes it."""
         names = ("user", "agents", "project", "tags", "context")
+        titled = {"title": changes.pop("title")} if "title" in changes else {}
         unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(names)}.", field=min(unknown)
+                f"{min(unknown)}: not a field of a session's metadata; it has title, {', '.join(names)}.", field=min(unknown)
             )
         config = self.config
         removals: list[RedactedSpan] = []
 
         def change(info: SessionInfo) -> None:
             given = {name: getattr(info, name) for name in names}
-            fields, removals[:] = clean_metadata(config, validation.session_fields(**{**given, **changes}))
+            wanted: dict[str, Any] = {**given, **changes}
+            if titled:
+                rest = {name: value for name, value in (wanted["context"] or {}).items() if name != "title"}
+                wanted["context"] = {**rest, **titled} if titled["title"] else rest
+            fields, removals[:] = clean_metadata(config, validation.session_fields(**wanted))
             for name, value in fields.items():
                 setattr(info, name, value)
 

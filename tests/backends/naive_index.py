@@ -41,9 +41,11 @@ from smp_memory.privacy.visibility import Viewer
 from smp_memory.search.ranking import count_records
 from smp_memory.text.echoes import is_beside, statement
 from smp_memory.text.memory_text import (
+    FIRST_MEMORIES,
     as_list,
     index_terms,
     label_key,
+    prompt_beginning,
     relations_of,
     role_number,
     statement_of,
@@ -414,14 +416,18 @@ class NaiveIndex:
     def activity(
         self, sessions: Sequence[str] | None = None, *, ids_from: int | None = None
     ) -> dict[str, SessionActivity]:
-        every = [each.candidate for each in self._memories(None).values()]
+        memories = list(self._memories(None).values())
+        every = [each.candidate for each in memories]
         found = {}
         for name in self._session_ids() if sessions is None else sessions:
             own = [each for each in every if each.session == name]
             used = max((each.last_access or 0 for each in own), default=0)
             ids = [each.id for each in own if ids_from is not None and each.position >= ids_from]
+            early = [each for each in memories if each.candidate.session == name][:FIRST_MEMORIES]
+            begun = (prompt_beginning(each.data) for each in early if not each.candidate.deleted)
+            prompt = next(filter(None, begun), "")
             last, has_deleted = own[-1].id if own else None, any(each.deleted for each in own)
-            found[name] = SessionActivity(len(own), own[0].written if own else 0, used, last, has_deleted, ids)
+            found[name] = SessionActivity(len(own), own[0].written if own else 0, used, last, has_deleted, ids, prompt)
         return found
 
     def saved_metadata(self, session: str | None = None) -> dict[str, Any]:

@@ -238,12 +238,12 @@ class StoredFeed:
             self._count_accesses(index)
 
     def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
-        """By session: the version of its metadata that the index knows, and its user, project and settings in it, nothing else."""
+        """By session: the version of its metadata that the index knows, and its user, project, settings and title in it, nothing else."""
         rows = self._index.rows.metadata_of_sessions(session) if self._index is not None else []
         about = json.loads(f"[{','.join([each for _, each in rows])}]")  # at once: there may be thousands
         return {
-            name: (version, SessionInfo(name, "", user=user, project=project, config=config))
-            for (name, _), (version, user, project, config) in zip(rows, about, strict=True)
+            name: (version, SessionInfo(name, "", user=user, project=project, config=config, context={"title": title}))
+            for (name, _), (version, user, project, config, title) in zip(rows, about, strict=True)
         }
 
     def _discard(self) -> None:

@@ -98,10 +98,13 @@ class SearchIndex(Protocol):
     def activity(
         self, sessions: Sequence[str] | None = None, *, ids_from: int | None = None
     ) -> dict[str, SessionActivity]:
-        """What the index knows of these sessions (None: all); with `ids_from` the ids of their memories from that position on."""
+        """What the index knows of these sessions (None: all); with `ids_from` the ids of their memories from that position on.
+
+        The `prompt` of a session is of the first turn among `text.memory_text.FIRST_MEMORIES` that is not deleted and has one.
+        """
 
     def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
-        """What the index knows of this session (None: all) without catching up: the `metadata_version`, user, project and settings.
+        """What the index knows of this session (None: all) without catching up: the `metadata_version`, user, project, settings and title.
 
         Sessions may be missing, and nothing else of the metadata is there. Valid if the version is still the same. May be empty.
         """
