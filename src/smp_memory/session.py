@@ -151,7 +151,8 @@ class SessionMemory:
         unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has title, {', '.join(names)}.", field=min(unknown)
+                f"{min(unknown)}: not a field of a session's metadata; it has title, {', '.join(names)}.",
+                field=min(unknown),
             )
         config = self.config
         removals: list[RedactedSpan] = []

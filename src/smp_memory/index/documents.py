@@ -18,9 +18,9 @@ from smp_memory.model.statuses import may_supersede, recalled_successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.text.memory_text import (
+    FIRST_MEMORIES,
     as_list,
     as_word,
-    FIRST_MEMORIES,
     index_terms,
     label_key,
     prompt_beginning,

@@ -7,15 +7,14 @@ files only if it changed since the index read it. Who may see some sessions of a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smp_memory.errors import SMPError
-from smp_memory.model.session_info import SessionInfo
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from smp_memory.model.candidates import SessionActivity
+    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.port import Store
 
 

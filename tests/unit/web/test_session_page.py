@@ -31,7 +31,7 @@ def test_metadata_size_and_actions_are_shown(session: SessionMemory, client: Ins
     page = client.get("/session/review")
     for expected in ("With ada", "Project shop", "Agents architect", "phase two", "active", "of 10.0 MiB", "decisions"):
         assert expected in page.text, expected
-    for address in ("/?session=review", "/export?session=review", "/session/review/archive", "/session/review/delete"):
+    for address in ("/agent?session=review", "/export?session=review", "/session/review/archive", "/session/review/delete"):
         assert f'href="{address}"' in page.html, address
 
 

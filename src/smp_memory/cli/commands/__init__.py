@@ -62,6 +62,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "session new": ("sessions", "Start a session"),
             "session list": ("sessions", "List the sessions of the store"),
             "session show": ("sessions", "Show the participants and the project of a session"),
+            "session title": ("sessions", "Give a session a title"),
             "session archive": ("sessions", "Archive a session; opening it restores it"),
             "session delete": ("sessions", "Move a whole session to the trash"),
             "session restore": ("sessions", "Restore an archived or deleted session"),

@@ -354,7 +354,9 @@ def _about(session: FedSession) -> str:
     """Version of the metadata, user, project, settings and title, as JSON for the index; empty if the metadata cannot be read."""
     try:
         info = LAYOUT.decode_info(session.info.encode(), session.id)
-        return json.dumps([[session.number, session.version[0]], session.person, session.project, info.config, info.title])
+        return json.dumps(
+            [[session.number, session.version[0]], session.person, session.project, info.config, info.title]
+        )
     except (SMPError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
 

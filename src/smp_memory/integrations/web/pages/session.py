@@ -26,6 +26,7 @@ from smp_memory.integrations.web.parts import (
 )
 from smp_memory.integrations.web.renderer import page
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, spans, timeline
+from smp_memory.lifecycle.session_titles import session_title
 from smp_memory.model.history import COLD
 from smp_memory.model.record import name_and_content
 from smp_memory.model.types import KINDS
@@ -63,12 +64,14 @@ def session_page(request: PageRequest) -> Response:
             return _deleted_page(request, name)
         raise
     shown = timeline(request.memory, _query(request, name), request.inspector.memo)
+    title = session_title(request.memory.store, name)
     return page(
         request,
         "session.html",
-        name,
+        title or name,
         "sessions",
         session=session,
+        heading=title or name,
         standing=session.session_state,
         state_kinds=STATE_KINDS,
         session_notices=session.config.notices(session_only=True),
@@ -115,7 +118,10 @@ def _about(session: SessionMemory, shown: TimelinePage, request: PageRequest) ->
         ("Agents", ", ".join(map(str, info.agents))),
         ("Writers", ", ".join(writers[:_MOST_WRITERS]) + (f" and {more:,} more" if more > 0 else "")),
     ]
-    rest = [("Next", follows), *((str(name), shortened(plain(value), 400)) for name, value in info.context.items())]
+    rest = [
+        ("Next", follows),
+        *((str(name), shortened(plain(value), 400)) for name, value in info.context.items() if name != "title"),
+    ]
     if info.config:
         rest.append(("Settings", shortened(plain(info.config), 400)))
     return {

@@ -19,7 +19,9 @@ from smp_memory.integrations.web.forms import (
 from smp_memory.integrations.web.pages.memory_removal import redaction_form, redaction_text
 from smp_memory.integrations.web.pages.sessions import recovery_deadline
 from smp_memory.integrations.web.parts import ago, counted, memories, memory_url, moment_text, size_text, url
+from smp_memory.lifecycle.session_titles import session_title
 from smp_memory.model import ids
+from smp_memory.model.session_info import TITLE_CHARACTERS
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -311,6 +313,33 @@ def _run_compact(target: SessionTarget) -> Response:
     return done(target.request, target.page, text)
 
 
+# -- title
+
+
+def _show_title(target: SessionTarget) -> Form:
+    own = target.session.info.title
+    value = target.request.form.get("title", own)
+    fallback = session_title(target.memory.store, target.id) if not own else ""
+    hint = "Empty: the beginning of the first prompt is the title." + (f" Now: {fallback}" if fallback else "")
+    about: dict[str, Any] = {"maxlength": TITLE_CHARACTERS, "autofocus": True, "dir_": "auto"}
+    fields = [field("title", "Title", value=value, hint=hint, error=target.error, **about)]
+    return target.form("title", "Rename session", "Save", fields=fields)
+
+
+def _run_title(target: SessionTarget) -> Response:
+    session, title = target.session, target.given("title")
+    former = session.info.title
+    session.change_info(title=title)
+
+    def undo() -> str:
+        session.change_info(title=former or None)
+        return f"Session {target.id} has its former title."
+
+    shown = session_title(target.memory.store, target.id)
+    text = f"The session is called {shown}." if shown else f"Session {target.id} has no title."
+    return done(target.request, target.page, " ".join([text, *redaction_sentence(session.redacted)]), undo)
+
+
 # -- redact, add
 
 
@@ -362,5 +391,6 @@ _ACTIONS = {
     "purge": SessionAction(_show_purge, _run_purge, (DELETED,)),
     "compact": SessionAction(_show_compact, _run_compact, (LIVE,)),
     "redact": SessionAction(_show_redact, _run_redact, (LIVE,)),
+    "title": SessionAction(_show_title, _run_title, (LIVE,)),
     "add": SessionAction(_show_add, _run_add, (LIVE,)),
 }
