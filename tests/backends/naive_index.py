@@ -126,6 +126,7 @@ class NaiveMemory:
         least, sure = request.min_importance, request.min_confidence
         return (
             (least is None or (each.importance is not None and each.importance >= least))
+            and (request.changed_since is None or each.created != each.updated >= request.changed_since)
             and (sure is None or (each.confidence is not None and each.confidence >= sure))
             and (not request.confidence or each.confidence in request.confidence)
             and (request.pinned is None or each.pinned is request.pinned)

@@ -54,7 +54,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "session new": ("third", "--project", HOSTILE),
     "session list": ("--all",),
     "session show": ("shop",),
-    "session title": ("shop", HOSTILE),
+    "session title": ("shop", HOSTILE.replace("\r", "")),
     "session archive": ("other", "--reason", HOSTILE),
     "session delete": ("other", "--reason", HOSTILE),
     "session restore": ("archived",),

@@ -66,7 +66,7 @@ class SearchIndex(Protocol):
     def candidates(self, request: CandidateRequest) -> Candidates:
         """The memories that meet a request, by text the best first, else by time; with what ranking needs to know of the corpus.
 
-        With a text: conditions that labels cannot express (importance, confidence, pinned, refs, relations) do not decide which memories are
+        With a text: conditions that labels cannot express (importance, confidence, pinned, changes, refs, relations) do not decide which memories are
         the first by text; a candidate that does not meet them is marked (`meets`). `front` of the best matches bring others: with `by_meaning`
         the memories nearest to the words, with `with_neighbours` the turns up to two positions beside the ten best turns, by text
         and by meaning; these must meet the conditions. With REPEATED, a turn that repeats several memories names one: one that is visible, else

@@ -222,10 +222,10 @@ def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock
 
 
 LOOKED_AT = (
-    "/?kind=prompt&task=which+login+do+we+use",
-    "/?kind=context&agent=architect&session=quiet&task=which+login+do+we+use",
-    "/?kind=start",
-    "/?kind=agent&task=which+login+do+we+use",
+    "/agent?kind=prompt&task=which+login+do+we+use",
+    "/agent?kind=context&agent=architect&session=quiet&task=which+login+do+we+use",
+    "/agent?kind=start",
+    "/agent?kind=agent&task=which+login+do+we+use",
     "/search?q=login",
     "/search?q=login&why_not=quiet/DEC-0001",
     "/memory/quiet/DEC-0001",

@@ -42,6 +42,7 @@ from smp_memory.integrations.web.pages import (
     agent,
     analytics,
     health,
+    home,
     memory,
     memory_actions,
     memory_removal,
@@ -291,7 +292,8 @@ def _trouble(error: Exception) -> str:
 
 STATIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "static")
 _GET: tuple[tuple[str, Page], ...] = (
-    ("/", agent.agent_page),
+    ("/", home.home_page),
+    ("/agent", agent.agent_page),
     ("/search", search.search_page),
     ("/sessions", sessions.sessions_page),
     ("/session/{session}", session.session_page),

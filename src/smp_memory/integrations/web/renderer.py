@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _PLACE_CHARACTERS = 28
 _NAVIGATION = (
-    ("agent", "/", "Agent view", "a"),
+    ("home", "/", "Home", "g"),
+    ("agent", "/agent", "Agent view", "a"),
     ("search", "/search", "Search", "s"),
     ("sessions", "/sessions", "Sessions", "e"),
     ("review", "/review", "Review", "r"),

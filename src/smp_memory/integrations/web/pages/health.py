@@ -100,6 +100,12 @@ def health_page(request: PageRequest) -> Response:
     )
 
 
+def last_check(request: PageRequest) -> Checked | None:
+    """The last report of the checks that this client asked for; None if there is none."""
+    memo = request.inspector.memo
+    return memo[_MEMO][1] if _MEMO in memo else None
+
+
 def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
     """How many memories the live sessions hold, and the entries that the index could not read; no session is read for it."""
     index = memory.store.indexer
@@ -110,15 +116,14 @@ def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
 
 def _checked(request: PageRequest, known: int, sessions: int) -> Checked | None:
     """A new report if one is asked for or the store is small, else the last one, if any."""
-    asked, memo = request.get("check"), request.inspector.memo
+    asked = request.get("check")
     is_full = asked == "full" or bool(request.get("full"))
     is_small = known <= MOST_CHECKED_AT_ONCE and sessions <= MOST_SESSIONS_AT_ONCE
     if not (asked or is_full or is_small):
-        last: Checked | None = memo[_MEMO][1] if _MEMO in memo else None
-        return last
+        return last_check(request)
     report = request.memory.doctor(quick=not is_full)
     found = Checked(report, request.memory.maintain(dry_run=True), request.now, is_full)
-    memo[_MEMO] = (None, found)
+    request.inspector.memo[_MEMO] = (None, found)
     return found
 
 
