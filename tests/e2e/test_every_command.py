@@ -40,6 +40,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "show": ("shop/DEC-0001",),
     "history": ("shop/DEC-0001",),
     "undo": ("--dry-run",),
+    "told": (),
     "similar": ("shop/FIND-0001",),
     "related": ("shop/DEC-0001",),
     "watch": ("--for", "0.05"),

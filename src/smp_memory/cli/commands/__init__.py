@@ -45,6 +45,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "history": ("read", "Show the changes of a memory: who, what and when"),
             "similar": ("search", "Find memories with a similar text"),
             "related": ("search", "Show the memories related to one as a tree"),
+            "told": ("told", "Show what hooks told agents, prompt by prompt"),
             "watch": ("search", "Print matching memories as they are written"),
             "priority": ("search", "Show the priority of a memory and how it will decay"),
             "topics": ("overview", "Show topics and tags by weight"),
