@@ -34,6 +34,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "relate": ("shop/DEC-0001", "FIND-0001"),
     "pin": ("shop/DEC-0001",),
     "unpin": ("shop/DEC-0001",),
+    "mute": ("shop/DEC-0001",),
+    "unmute": ("shop/DEC-0001",),
     "promote": ("shop/DEC-0001",),
     "query": ("title",),
     "list": (),

@@ -309,6 +309,7 @@ _CHECKS = {
     "importance": _unit,
     "confidence": _confidence,
     "pinned": _flag,
+    "muted": _flag,
     "relations": _relations,
     "author": _text,
     "topic": _text,

@@ -32,6 +32,8 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "undo": ("read", "Take back your last change, after showing it"),
             "pin": ("write", "Exempt memories from decay"),
             "unpin": ("write", "Let memories decay again"),
+            "mute": ("write", "Turn memories off for recall; searches find them"),
+            "unmute": ("write", "Turn memories on for recall again"),
             "review": ("review", "Go through what turns propose to write down; keep or drop it"),
             "promote": ("agents", "Copy memories of a session to the global session"),
         },
