@@ -269,6 +269,14 @@ class SessionMemory:
         """Let a memory fade again."""
         return self._writer.unpin(id, by=by)
 
+    def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall: hooks, contexts and digests do not tell it; searches find it."""
+        return self._writer.mute(id, by=by)
+
+    def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
+        return self._writer.unmute(id, by=by)
+
     # -- reading
 
     def get(self, id: Any) -> Record:

@@ -554,6 +554,12 @@ class AsyncSessionMemory:
     async def unpin(self, id: Any, *, by: str | None = None) -> Any:
         """Let a memory fade again."""
 
+    async def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall: hooks, contexts and digests do not tell it; searches find it."""
+
+    async def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
+
     async def get(self, id: Any) -> Record:
         """The memory with this id. Raises MemoryNotFound, also for a deleted one. It counts as use; `find` does not."""
 
@@ -928,6 +934,8 @@ class AsyncAgentMemory:
     async def unrelate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any: ...
     async def pin(self, id: Any, *, by: str | None = None) -> Any: ...
     async def unpin(self, id: Any, *, by: str | None = None) -> Any: ...
+    async def mute(self, id: Any, *, by: str | None = None) -> Any: ...
+    async def unmute(self, id: Any, *, by: str | None = None) -> Any: ...
     async def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""
 
@@ -1114,6 +1122,12 @@ class AsyncTransaction:
 
     async def unpin(self, id: Any, *, by: str | None = None) -> Any:
         """Let a memory fade again."""
+
+    async def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall."""
+
+    async def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
 
     async def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""

@@ -39,10 +39,12 @@ REPEATED_KEY = "repeated key"
 REPEATED_TEXT = "repeated text"
 NOT_FOR_AGENT = "not for this agent"
 OTHER_LABELS = "other topic or tags"
+MUTED = "turned off for recall"
+MUTED_DETAIL = "somebody turned it off; `smp unmute` turns it on again"
 CUT = "cut by limit"
 REASONS = (
     BELOW_FLOOR, SUPERSEDED, OUTDATED, SILENCED, REPEATS, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
-    REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
+    REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, MUTED, CUT,
 )  # fmt: skip
 
 MATCHES = ("matches", "written")  # lanes of memories that match the task

@@ -143,7 +143,7 @@ class IndexDocument:
 
 
 _FILTERED_FIELDS = frozenset([
-    "approved_by", "confidence", "impact", "importance", "pinned", "references", "relations", "resolution",
+    "approved_by", "confidence", "impact", "importance", "muted", "pinned", "references", "relations", "resolution",
     "severity", "status", "superseded_by", "supersedes", "tags", "topic", "turn_ref", "valid_from", "valid_until",
 ])  # fmt: skip
 _NO_NUMBERS, _NO_STATUS = (NULL,) * 3, (NULL,) * 4

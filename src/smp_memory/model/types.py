@@ -34,7 +34,7 @@ COMMON_ALIASES = {
 }
 
 # In the order in which they are written after a type's own fields.
-COMMON_FIELDS = ("author_kind", "turn_ref", "topic", "aliases", "tags", "valid_from", "valid_until", "confidence", "importance", "pinned", "references", "relations", "access", "visibility", "trust", "idempotency_key")  # fmt: skip
+COMMON_FIELDS = ("author_kind", "turn_ref", "topic", "aliases", "tags", "valid_from", "valid_until", "confidence", "importance", "pinned", "muted", "references", "relations", "access", "visibility", "trust", "idempotency_key")  # fmt: skip
 
 # Known values. Others are stored, too; one that looks mistyped gives a warning (`smp_memory.write.validation`).
 ROLES = ("user", "assistant", "system", "tool")

@@ -38,7 +38,7 @@ Guarantees of every backend
 
 What a backend writes itself: `Store`, `SessionStore`, an `AppendLog` for the audit log and one for the tokens of clients, and a feed for the index (`index.full_text_index.IndexFeed`). What it can take as
 it is: `index.full_text_index.FullTextIndex` (the search port over a feed), `index.stored_feed` (a feed that keeps the index on disk), `index.history_index` (the same for histories in RAM), the state of the user outside of the
-store (`files.user_state`) and in it the access logs (`files.activity`), `model.deletions.PurgeNotes` and `overview.extractive_summary`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
+store (`files.user_state`) and in it the access logs (`files.activity`), `model.deletions.PurgeNotes`, `model.told_log` and `overview.extractive_summary`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
 `FileFeatures` and `SessionFiles` are for a store in files alone: callers ask for them (`store.files is not None`).
 """
 

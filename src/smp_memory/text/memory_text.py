@@ -23,7 +23,7 @@ _NOT_SEARCHED = frozenset([
     "superseded_by", "supersedes", "valid_from", "valid_until", "parts", "exact", "opaque", "text_field", "embedding",
 ])  # fmt: skip
 
-_NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "pinned", "format"])
+_NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "muted", "pinned", "format"])
 
 _MAX_KEY = 300  # characters of a tag or topic that are indexed
 

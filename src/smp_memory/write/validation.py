@@ -310,6 +310,7 @@ _CHECKS = {
     "importance": _unit,
     "confidence": _confidence,
     "pinned": _flag,
+    "muted": _flag,
     "relations": _relations,
     "author": _text,
     "topic": _text,

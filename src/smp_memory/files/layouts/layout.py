@@ -321,7 +321,7 @@ class LogLayout(_JsonLinesLayout):
         time="timestamp",
         names={"conversation": {"content": "message"}},
         nest="content",
-        outside=("importance", "tags", "references", "relations", "pinned", "idempotency_key"),
+        outside=("importance", "tags", "references", "relations", "pinned", "muted", "idempotency_key"),
         writes_type=True,
         writes_session=True,
     )

@@ -51,6 +51,7 @@ from smp_memory.integrations.web.pages import (
     session,
     session_actions,
     sessions,
+    told,
 )
 from smp_memory.integrations.web.parts import line_of, visible
 from smp_memory.integrations.web.request import Inspector, PageRequest
@@ -300,6 +301,7 @@ _GET: tuple[tuple[str, Page], ...] = (
     ("/timeline", session.timeline_page),
     ("/memory/{session}/{id}", memory.memory_page),
     ("/memory/{session}/{id}/{action}", memory_actions.form_page),
+    ("/told", told.told_page),
     ("/analytics", analytics.analytics_page),
     ("/review", review.review_page),
     ("/review/{session}/{id}/{type}", review.edit_page),

@@ -226,6 +226,8 @@ def marks_of(record: Record) -> list[tuple[str, str]]:
         found.append((f"revision {record.revision}", ""))
     if record.pinned:
         found.append(("pinned", "on"))
+    if record.muted:
+        found.append(("not told to agents", "warn"))
     if record.deleted:
         found.append(("deleted", "crit"))
     if record.edited or record.typed_by_hand:

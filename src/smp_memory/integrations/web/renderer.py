@@ -32,6 +32,7 @@ _NAVIGATION = (
     ("search", "/search", "Search", "s"),
     ("sessions", "/sessions", "Sessions", "e"),
     ("review", "/review", "Review", "r"),
+    ("told", "/told", "Told", "o"),
     ("analytics", "/analytics", "Analytics", "n"),
     ("trash", "/trash", "Trash", "t"),
     ("health", "/health", "Health", "h"),

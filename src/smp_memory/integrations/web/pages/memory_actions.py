@@ -25,38 +25,48 @@ if TYPE_CHECKING:
 _LIKELY = 12  # targets that the form of a relation suggests
 
 
-# -- pin
+# -- pin and mute
 
 
-def show_pin(target: Target) -> Form:
-    return target.form("pin", notes=["A pinned memory does not fade, and compaction leaves it."])
+class FlagAction(NamedTuple):
+    """An action that sets or removes a flag: the method of a session, its opposite, and what the memory is then."""
+
+    method: str
+    opposite: str
+    field: str
+    word: str
+    note: str
+
+    def show(self, target: Target) -> Form:
+        return target.form(self.method, notes=[self.note])
+
+    def run(self, target: Target) -> Response:
+        back = FLAGS[self.opposite]
+        session, id, author = target.session, target.id, target.author
+        page = "/told" if target.typed("back") == "told" else target.page
+        if bool(getattr(target.record, self.field)) is (self.method in _SETTING):
+            return done(target.request, page, f"{id} was {self.word} already.")
+        after = getattr(session, self.method)(id, by=author)
+
+        def undo() -> str:
+            getattr(target.session_again(), self.opposite)(id, by=author)
+            return f"{id} is {back.word} again."
+
+        return done(target.request, page, with_notices(f"{id} is {self.word} now.", after), undo)
 
 
-def show_unpin(target: Target) -> Form:
-    return target.form("unpin", notes=["It fades again as other memories do."])
-
-
-def run_pin(target: Target) -> Response:
-    return _set_pinned(target, True)
-
-
-def run_unpin(target: Target) -> Response:
-    return _set_pinned(target, False)
-
-
-def _set_pinned(target: Target, pinned: bool) -> Response:
-    word = "pinned" if pinned else "not pinned"
-    if bool(target.record.pinned) is pinned:
-        return done(target.request, target.page, f"{target.id} was {word} already.")
-    session, id, author = target.session, target.id, target.author
-    after = session.pin(id, by=author) if pinned else session.unpin(id, by=author)
-
-    def undo() -> str:
-        now = target.session_again()
-        (now.unpin if pinned else now.pin)(id, by=author)
-        return f"{id} is {'not pinned' if pinned else 'pinned'} again."
-
-    return done(target.request, target.page, with_notices(f"{id} is {word} now.", after), undo)
+_SETTING = ("pin", "mute")
+FLAGS = {
+    each.method: each
+    for each in (
+        FlagAction("pin", "unpin", "pinned", "pinned", "A pinned memory does not fade, and compaction leaves it."),
+        FlagAction("unpin", "pin", "pinned", "not pinned", "It fades again as other memories do."),
+        FlagAction(
+            "mute", "unmute", "muted", "turned off for recall", "Agents are not told it unasked. Searches find it."
+        ),
+        FlagAction("unmute", "mute", "muted", "turned on for recall", "Agents are told it again where it helps."),
+    )
+}
 
 
 # -- resolve
@@ -210,8 +220,7 @@ class MemoryAction(NamedTuple):
 
 ACTIONS = {
     "edit": MemoryAction(memory_edit.show, memory_edit.run),
-    "pin": MemoryAction(show_pin, run_pin),
-    "unpin": MemoryAction(show_unpin, run_unpin),
+    **{name: MemoryAction(flag.show, flag.run) for name, flag in FLAGS.items()},
     "resolve": MemoryAction(show_resolve, run_resolve),
     "reopen": MemoryAction(show_reopen, run_reopen),
     "relate": MemoryAction(show_relate, run_relate),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COMMON = ("topic", "tags", "aliases", "valid_from", "valid_until", "confidence", "importance")
 _NOT_EDITED = frozenset([
-    "author", "author_kind", "pinned", "relations", "references", "access", "visibility", "trust", "idempotency_key",
+    "author", "author_kind", "pinned", "muted", "relations", "references", "access", "visibility", "trust", "idempotency_key",
     "turn_ref", "id", "by", "updated_by", "expected_revision", "self", "type", "created", "session",
 ])  # fmt: skip
 _LISTS = frozenset(
