@@ -1,4 +1,4 @@
-"""The first page: what needs a decision, what happened in the last seven days, which sessions are alive, and the open findings.
+"""The first page: what needs a decision, what happened in the last seven days, sessions that are alive, open findings, what agents were told.
 
 Everything comes from six calls of the index, and from the files only the memories that are shown. What takes longer is not begun here: proposals
 are looked for in the newest small sessions, and of health the last report is shown with its time. Lists are counted up to a limit, and say so.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import SMPError
 from smp_memory.health.examination import PROBLEM, WARNING
+from smp_memory.integrations.hooks.told import shown_events
 from smp_memory.integrations.web.pages.health import last_check
 from smp_memory.integrations.web.parts import counted, quota_of, size_text, url
 from smp_memory.integrations.web.renderer import page
@@ -39,6 +40,7 @@ _NEW = ("decision", "finding", "learning")
 _FEW, _ALL = 3, 200  # memories of a group that are shown
 _MOST_SESSIONS, _MOST_OPEN = 8, 6
 _MOST_AUTHORS = 3
+_MOST_TOLD = 5
 _SMALL_SESSION, _MOST_REVIEWED, _REVIEW_SECONDS = 300, 3, 30.0  # sessions in which proposals are looked for
 _NEARLY_FULL = 0.8
 _MOST_NEEDS = 5  # of one kind
@@ -89,6 +91,7 @@ class Found(NamedTuple):
 def home_page(request: PageRequest) -> Response:
     found = _found(request)
     total = sum(each.memories for each in found.names.activity.values())
+    told = shown_events(request.memory, limit=_MOST_TOLD) if total else []
     return page(
         request,
         "home.html",
@@ -104,6 +107,7 @@ def home_page(request: PageRequest) -> Response:
         open_count=_counted(len(found.open), found.is_open_cut),
         open=[record for each in found.open[:_MOST_OPEN] if (record := found.records.get(each.ref)) is not None],
         sessions=_alive(request, found),
+        told=[(each, *map(len, (each.event.told, each.event.pointed))) for each in told],
     )
 
 
@@ -157,7 +161,7 @@ def _shown(request: PageRequest, name: str) -> int:
 # -- what happened
 
 
-_TITLES = {"resolved": "Resolved", "superseding": "In place of an earlier one", "deleted": "Deleted"}
+_TITLES = {"resolved": "Resolved", "superseding": "Superseding earlier ones", "deleted": "Deleted"}
 
 
 def _group(request: PageRequest, found: Found, name: str) -> Group:
