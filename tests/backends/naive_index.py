@@ -75,6 +75,9 @@ class NaiveMemory:
         assert record is not None
         self.record: Record = record
         self.data = data
+        changes = [history.last.at] if history.last is not first else []
+        changes += [history.deletion.at] if history.deletion is not None else []
+        self.changes = [to_microseconds(to_moment(at)) for at in changes]
         kind = KINDS[first.type]
         self.terms = index_terms(data, first.id).split()
         self.tags = {key for each in as_list(data.get("tags")) if (key := label_key(each))}
@@ -126,7 +129,7 @@ class NaiveMemory:
         least, sure = request.min_importance, request.min_confidence
         return (
             (least is None or (each.importance is not None and each.importance >= least))
-            and (request.changed_since is None or each.created != each.updated >= request.changed_since)
+            and (request.changed_since is None or any(at >= request.changed_since for at in self.changes))
             and (sure is None or (each.confidence is not None and each.confidence >= sure))
             and (not request.confidence or each.confidence in request.confidence)
             and (request.pinned is None or each.pinned is request.pinned)

@@ -126,7 +126,7 @@ class IndexDocument:
             microseconds(last.at) if last is not first else NULL,
             number or NULL,
             *(_NO_NUMBERS if plain else _number_values(data)),
-            1 if deleted else NULL,
+            NULL if history.deletion is None else microseconds(history.deletion.at) or 1,
             *(_NO_STATUS if plain and not type.is_open_until_closed else _status_values(type, data)),
             facts,
             crc32(f"{terms}\0{labels}\0{facts}\0{created}".encode(errors="replace")),

@@ -126,7 +126,7 @@ class RowConditions:
             return False
         if self.min_confidence is not None and (row.confidence is None or row.confidence < self.min_confidence):
             return False
-        if self.changed_since is not None and (row.updated is None or row.updated < self.changed_since):
+        if self.changed_since is not None and max(row.updated or -1, row.deleted or -1) < self.changed_since:
             return False
         if self.confidence and row.confidence not in self.confidence:
             return False
@@ -177,7 +177,7 @@ class RowSelection:
         for comparison, value in (
             ("created >= ?", conditions.since),
             ("created < ?", conditions.until),
-            ("updated >= ?", conditions.changed_since),
+            ("max(ifnull(updated, -1), ifnull(deleted, -1)) >= ?", conditions.changed_since),
             ("importance >= ?", conditions.min_importance),
             ("confidence >= ?", conditions.min_confidence),
         ):

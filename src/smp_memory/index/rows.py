@@ -125,7 +125,7 @@ if TYPE_CHECKING:
         importance: float | None
         confidence: float | None
         pinned: int | None
-        deleted: int | None
+        deleted: int | None  # when, in microseconds
         status: str | None
         severity: str | None
         impact: str | None

@@ -124,7 +124,7 @@ class CandidateRequest:
     topics: Sequence[str] = ()  # one of these, as topic or tag
     since: int | None = None  # created then or later
     until: int | None = None  # created before
-    changed_since: int | None = None  # changed or deleted after they were written, then or later
+    changed_since: int | None = None  # a field was changed then or later, or the memory was deleted then or later
     min_importance: float | None = None
     min_confidence: float | None = None
     confidence: Sequence[float] = ()  # one of these

@@ -142,7 +142,7 @@ def _events(index: SearchIndex, since: int) -> dict[str, list[Candidate]]:
     asked = CandidateRequest(types=written, limit=MOST_COUNTED)
     new = index.candidates(asked.with_changes(since=since, fetch=[RELATIONS])).matches
     changed = index.candidates(asked.with_changes(changed_since=since, include_deleted=True)).matches
-    changed.sort(key=lambda each: -each.updated)
+    changed.sort(key=lambda each: -each.updated)  # of a deleted one the last change before
     groups = {name: [each for each in new if each.type == name] for name in _NEW}
     groups["resolved"] = [
         each
