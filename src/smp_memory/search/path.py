@@ -34,6 +34,7 @@ from smp_memory.model.candidates import (
 from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.statuses import is_settled, last_successors, state_of_repeated
 from smp_memory.observe.telemetry import QUERY, observes
+from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.privacy.visibility import Viewer
     from smp_memory.scope import Scope
     from smp_memory.search.port import SearchIndex
     from smp_memory.search.ranking import Ranked
@@ -347,6 +347,8 @@ class SearchRun:
         found = self._found = self._index.candidates(self.request.with_changes(**changes))
         if not self._collapses:
             found.repeated = {ref: each._replace(meets=False) for ref, each in found.repeated.items()}
+        if self._viewer is None and found.frequencies:
+            self.ranking.recalled = self._index.vocabulary(found.frequencies, Viewer(None))
         self.problems, self.warnings = found.every_problem, found.warnings
         self.not_valid = max(self.not_valid, found.not_valid)
         self._check_time()

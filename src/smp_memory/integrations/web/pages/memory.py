@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.analytics import charts, forecast
 from smp_memory.analytics.charts import Neighbour, relation_graph
 from smp_memory.errors import InvalidConfig
+from smp_memory.integrations.hooks.verdict import verdict
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.lookup import LocatedMemory, MemoryRelations, similar_to
 from smp_memory.integrations.web.pages.sessions import recovery_deadline
@@ -92,6 +93,8 @@ def memory_page(request: PageRequest) -> Response:
         tags=[str(tag) for tag in record.tags if tag],
         uses=_uses(request, found, record),
         told=told_summary(request, record.ref),
+        prompt=request.get("prompt"),
+        verdict=verdict(request.memory, record, request.get("prompt")) if request.get("prompt") else None,
         fading=_fading(request, found, record),
         relations=relations,
         graph=_graph(record, relations) if relations.all else "",

@@ -9,7 +9,7 @@ from smp_memory.integrations.hooks.told import counts_of, shown_events
 from smp_memory.integrations.web.parts import counted
 from smp_memory.integrations.web.renderer import page
 from smp_memory.model.session_info import short_names
-from smp_memory.model.told_log import told_events
+from smp_memory.model.told_log import LOG, told_events
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,8 +48,12 @@ class ToldSummary(NamedTuple):
     last: datetime | None
 
 
-def told_summary(request: PageRequest, ref: str) -> ToldSummary:
-    events = told_events(request.memory.store.state, ref=ref)
+def told_summary(request: PageRequest, ref: str) -> ToldSummary | None:
+    """None if there is no log, or it is not for this client."""
+    state = request.memory.store.state
+    events = told_events(state, ref=ref)
+    if not events and not state.has(LOG):
+        return None
     if not events:
         return ToldSummary("not told to an agent yet", None)
     told, pointed = counts_of(events, ref)
