@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
+    FileEdit = Callable[
+        [str, bytes, Any], tuple[bytes, list[bytes]]
+    ]  # name, bytes and layout -> new bytes, what is dropped
     Note = Callable[[SessionHead, list[Record]], dict[str, Any]]
 
 
@@ -207,6 +210,9 @@ class SessionFiles(Protocol):
 
     def refresh(self, *, dry_run: bool = False) -> bool:
         """Renew figures in the metadata, overview files and the deletion record; whether the figures were out of date."""
+
+    def edit_files(self, edit: FileEdit) -> list[str]:
+        """Rewrite files under the lock: `edit` is called for each. What it drops is quarantined."""
 
     def recorded_deletions(self) -> list[RecordedDeletion]:
         """Memories that a record of another program names as deleted, and that were never deleted or restored here."""
