@@ -2,7 +2,7 @@
 
 Guarantees: exit code 0 only when every entry was merged without a conflict; 1 for anything else, which git shows as a
 conflict. If the files cannot be merged entry by entry, for whatever reason, %A gets git's own text merge; if that fails as
-well, both sides as a whole between conflict markers. No side is ever lost. No store is opened; nothing but the three files is read.
+well, both sides as a whole between conflict markers. No side is ever lost. No store is opened; only the three files are read, and the metadata beside them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from smp_memory.git.merge import Merged
 
 _DERIVED = b"# Made by SMP from the memories of this session."  # overviews, which maintenance rewrites
@@ -50,9 +52,32 @@ def _finish(target: str, path: str, merged: Merged) -> int:
         print(f"smp: {path}: {about}", file=sys.stderr)
     if len(merged.conflicts) > _SHOWN_CONFLICTS:
         print(f"smp: {path}: {len(merged.conflicts) - _SHOWN_CONFLICTS} more conflicts", file=sys.stderr)
+    _report_renumbered(path, merged)
     if merged.conflicts:
         print(_NEXT, file=sys.stderr)
     return 1 if merged.conflicts else 0
+
+
+def _report_renumbered(path: str, merged: Merged) -> None:
+    from smp_memory.git.renumbered import renumbered
+
+    try:
+        said = renumbered(*merged.units, b"\n".join([*_metadata_beside(path), merged.data]))
+    except Exception:  # what is said of a merge does not decide whether it succeeds
+        return
+    for each in said[:_SHOWN_CONFLICTS]:
+        print(f"smp: {path}: {each}", file=sys.stderr)
+
+
+def _metadata_beside(path: str) -> Iterator[bytes]:
+    """The metadata of the session, whose numbers include those of purged memories."""
+    import os
+
+    folder = os.path.dirname(path)
+    for place in (folder, os.path.dirname(folder)):  # a memory of `markdown` may have a file of its own in a folder
+        for name in ("manifest.json", "metadata.yaml"):
+            if os.path.isfile(os.path.join(place, name)):
+                yield _read(os.path.join(place, name))
 
 
 def _fall_back(words: list[str], error: Exception) -> int:

@@ -109,7 +109,10 @@ def find_conflict(layout: Layout, data: bytes) -> MetadataConflict | None:
         return MetadataConflict(line, side, side, [], "the side of this clone" if mine is None else "the other side")
     from smp_memory.git.metadata_merge import merge_mappings, without_figures
 
-    found = MetadataConflict(line, *merge_mappings(_decode_side(layout, base) or {}, mine, other))
+    known = (
+        _decode_side(layout, base) if layout.info_file else None
+    )  # the lines of a log around the hunk are from either side
+    found = MetadataConflict(line, *merge_mappings(known or {}, mine, other))
     found.is_derived = without_figures(mine) == without_figures(other)
     return found
 

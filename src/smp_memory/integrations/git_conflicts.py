@@ -95,6 +95,7 @@ class ConflictedStore:
         self._memory = memory
         self._repository = repository
         self._only = session
+        self._touched: set[str] = set()  # sessions with files that a choice changed
         self.below = repository.relative(memory.root)
 
     def sessions(self) -> list[SessionMemory]:
@@ -191,16 +192,21 @@ class ConflictedStore:
         def edit(name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
             if name != conflict.file:
                 return data, []
-            return with_sides(data, lambda hunk: side if (hunk.ours, hunk.theirs) in conflict.hunks else "")
+            data, dropped = with_sides(data, lambda hunk: side if (hunk.ours, hunk.theirs) in conflict.hunks else "")
+            return (
+                data,
+                [] if chosen.fields is None else dropped,
+            )  # an erased memory does not come back in the quarantine
 
+        self._touched.add(conflict.session.id)
         return _edit_files(conflict.session, edit)
 
     def finish(self) -> list[str]:
         """Take the markers out of sessions with nothing left to decide, and report what was done."""
         actions: list[str] = []
         for session in self.sessions():
-            marked = _marked_files(session)
-            if marked and not any(True for _ in self._conflicts_in(session)):
+            is_changed = session.id in self._touched or _marked_files(session)
+            if is_changed and not any(True for _ in self._conflicts_in(session)):
                 actions += [f"{session.id}: {each}" for each in session.repair().actions]
         return actions
 

@@ -318,6 +318,6 @@ def _seen(changes: list[Entry], skipped: int) -> list[int]:
 def _problem(id: str, field: str, other: Entry, entry: Entry) -> Problem:
     message = (
         f"{field} of {id} was changed at {other.file}:{other.line} and here, concurrently in two clones, to different "
-        f"values. This one is used; `smp edit {id}` (or update) with the right value resolves it."
+        f"values. This one is used until one is chosen: `smp git resolve {id}`, or `smp edit {id}` (or update) with the right value."
     )
     return Problem(entry.file, entry.line, "conflicting_change", message, "warning", id)

@@ -265,7 +265,7 @@ def _way_back(conflict: GitConflict, others: list[Side], *, has_quarantine: bool
         change = f" {fields[0][0]}={fields[0][1]}" if is_short else ""
         return f"All versions: smp history {conflict.ref}. To take the other: smp edit {conflict.ref}{change}"
     where = "smp quarantine, and " if has_quarantine else ""
-    return f"The other version: {where}git has it in the commits of both sides."
+    return f"The other version: {where}the commits of its side have it."
 
 
 # -- the end
