@@ -33,6 +33,7 @@ from smp_memory.git.entry_files import (
     unfold,
 )
 from smp_memory.git.metadata_merge import MergedMetadata, hunks, merge_mapping_files, merge_metadata_lines
+from smp_memory.git.renumbered import renumbered
 from smp_memory.model import ids
 from smp_memory.model.types import markdown_folders
 
@@ -61,12 +62,16 @@ _END: Key = ("end of the file",)
 class Merged:
     """The merged bytes, and a sentence for each conflict, without content."""
 
-    __slots__ = ("conflicts", "data", "units")
+    __slots__ = ("_units", "conflicts", "data")
 
     def __init__(self, data: bytes, conflicts: list[str], units: Units = ((), (), ())) -> None:
         self.data = data
         self.conflicts = conflicts
-        self.units = units  # the first entries that ours and theirs added, and all entries
+        self._units = units  # the first entries that ours and theirs added, and all entries
+
+    def renumbered(self, metadata: bytes) -> list[str]:
+        """A sentence for each memory whose id the merge changes; `metadata` names the largest numbers that were given out."""
+        return renumbered(*self._units, metadata)
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes, path: str, text_merge: TextMerge | None = None) -> Merged:

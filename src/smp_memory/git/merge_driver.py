@@ -59,10 +59,8 @@ def _finish(target: str, path: str, merged: Merged) -> int:
 
 
 def _report_renumbered(path: str, merged: Merged) -> None:
-    from smp_memory.git.renumbered import renumbered
-
     try:
-        said = renumbered(*merged.units, b"\n".join([*_metadata_beside(path), merged.data]))
+        said = merged.renumbered(b"\n".join([*_metadata_beside(path), merged.data]))
     except Exception:  # what is said of a merge does not decide whether it succeeds
         return
     for each in said[:_SHOWN_CONFLICTS]:

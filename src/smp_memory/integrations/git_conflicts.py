@@ -29,13 +29,14 @@ from smp_memory.git.merge_driver import text_merge, text_merges
 from smp_memory.git.metadata_conflicts import find_conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from smp_memory.git.repository import Repository
     from smp_memory.lifecycle.conflicts import ConcurrentChange, ConcurrentValue
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
+    from smp_memory.store.port import SessionFiles
 
 FIELDS, ENTRIES, METADATA = "fields", "entries", "metadata"
 CURRENT, OTHER = "current", "other"  # the sides of a conflict without markers: who wrote what is not known
@@ -103,8 +104,9 @@ class ConflictedStore:
             return [self._only]
         return [self._memory.session(head.session) for head in self._memory.store.sessions()]
 
-    def unmerged(self) -> list[str]:
-        return sorted(self._repository.unmerged(self.below))
+    def unmerged(self) -> dict[str, dict[int, str]]:
+        """The files that git calls unmerged, see `Repository.unmerged`."""
+        return self._repository.unmerged(self.below)
 
     def marked(self) -> list[str]:
         """The paths of session files with markers."""
@@ -112,18 +114,9 @@ class ConflictedStore:
 
     def is_of_session(self, path: str) -> bool:
         """Whether a path of the work tree is a file of a live session."""
-        names: set[str] = set()
-
-        def look(name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
-            names.add(name)
-            return data, []
-
-        for session in self.sessions():
-            names.clear()
-            _edit_files(session, look)
-            if path in {self._path(session, name) for name in names}:
-                return True
-        return False
+        return any(
+            path == self._path(session, name) for session in self.sessions() for name, _, _ in _stored_files(session)
+        )
 
     def writer(self, side: Side) -> str:
         """Who wrote a side: as the entry says, else the author of the side's commit."""
@@ -140,18 +133,18 @@ class ConflictedStore:
 
     def merge_again(self) -> list[str]:
         """Merge files anew that git merged as text, or not at all; returns their paths."""
-        unmerged = {path: ids for path, ids in self._repository.unmerged(self.below).items() if {2, 3} <= ids.keys()}
+        unmerged = {path: ids for path, ids in self.unmerged().items() if {2, 3} <= ids.keys()}
         found: list[str] = []
         for session in self.sessions() if unmerged else ():
 
-            def edit(name: str, data: bytes, layout: Any, session: SessionMemory = session) -> tuple[bytes, list[bytes]]:  # fmt: skip
+            def edit(name: str, data: bytes, _: Any, session: SessionMemory = session) -> tuple[bytes, list[bytes]]:
                 path = self._path(session, name)
-                merged = self._merged(path, unmerged[path], data) if path in unmerged else data
-                if merged != data:
-                    found.append(path)
-                return merged, []
+                return self._merged(path, unmerged[path], data) if path in unmerged else data, []
 
-            _edit_files(session, edit)
+            changed = [name for name, data, layout in _stored_files(session) if edit(name, data, layout)[0] != data]
+            if changed:
+                _storage(session).edit_files(edit)
+                found += [self._path(session, name) for name in changed]
         return found
 
     def _merged(self, path: str, ids: dict[int, str], data: bytes) -> bytes:
@@ -199,7 +192,7 @@ class ConflictedStore:
             )  # an erased memory does not come back in the quarantine
 
         self._touched.add(conflict.session.id)
-        return _edit_files(conflict.session, edit)
+        return _storage(conflict.session).edit_files(edit)
 
     def finish(self) -> list[str]:
         """Take the markers out of sessions with nothing left to decide, and report what was done."""
@@ -211,24 +204,20 @@ class ConflictedStore:
         return actions
 
 
-def _edit_files(session: SessionMemory, edit: Callable[[str, bytes, Any], tuple[bytes, list[bytes]]]) -> list[str]:
+def _storage(session: SessionMemory) -> SessionFiles:
     files = session.memory.store.session(session.id).files
     if files is None:
         raise UserError(f"{session.id} is not in files.")
-    return files.edit_files(edit)
+    return files
+
+
+def _stored_files(session: SessionMemory) -> Iterator[tuple[str, bytes, Any]]:
+    return _storage(session).stored_files()
 
 
 def _marked_files(session: SessionMemory) -> dict[str, tuple[bytes, Any]]:
     """The files of a session with markers: their bytes and their layout."""
-    found: dict[str, tuple[bytes, Any]] = {}
-
-    def look(name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
-        if hunks_in(data):
-            found[name] = data, layout
-        return data, []
-
-    _edit_files(session, look)
-    return found
+    return {name: (data, layout) for name, data, layout in _stored_files(session) if hunks_in(data)}
 
 
 def _in_file(session: SessionMemory, name: str, data: bytes, layout: Any) -> Iterator[GitConflict]:

@@ -36,7 +36,7 @@ from smp_memory.store.durability import GroupCommit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from smp_memory.config.settings import Config
@@ -394,6 +394,9 @@ class FileSession:
 
     def repair(self) -> Report:
         return store.verification.repair(self)
+
+    def stored_files(self) -> Iterator[tuple[str, bytes, Any]]:
+        return store.verification.stored_files(self)
 
     def edit_files(self, edit: FileEdit) -> list[str]:
         return store.verification.edit_files(self, edit)

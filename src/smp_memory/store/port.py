@@ -50,7 +50,7 @@ from smp_memory.model.history import HOT
 from smp_memory.model.session_info import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import Any, TypeVar
 
@@ -210,6 +210,9 @@ class SessionFiles(Protocol):
 
     def refresh(self, *, dry_run: bool = False) -> bool:
         """Renew figures in the metadata, overview files and the deletion record; whether the figures were out of date."""
+
+    def stored_files(self) -> Iterator[tuple[str, bytes, Any]]:
+        """Name and bytes of each file with entries or metadata, and the layout; without the lock."""
 
     def edit_files(self, edit: FileEdit) -> list[str]:
         """Rewrite files under the lock: `edit` is called for each. What it drops is quarantined."""

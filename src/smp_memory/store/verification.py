@@ -31,9 +31,10 @@ from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from smp_memory.files.codec import Stored
+    from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.port import FileEdit
@@ -167,6 +168,13 @@ def repair(session: FileSession) -> Report:
     return Report(report.problems, report.checked, actions)
 
 
+def stored_files(session: FileSession) -> Iterator[tuple[str, bytes, Layout]]:
+    """Name and bytes of each file with entries or metadata, and the layout."""
+    disk, layout, folder = session.store.disk, session.store.layout, session.reader.folder
+    for name in dict.fromkeys([*layout.files(disk, folder, session.session), *filter(None, [layout.info_file])]):
+        yield name, disk.read(os.path.join(folder, name)), layout
+
+
 def edit_files(session: FileSession, edit: FileEdit) -> list[str]:
     """Rewrite files of a session as `edit` says, and report what was quarantined."""
     actions: list[str] = session.run_locked("editing", lambda: _settled(session, lambda each: each.edit(edit)))
@@ -214,10 +222,8 @@ class _Repair:
     def edit(self, edit: FileEdit) -> list[str]:
         """Rewrite the files that `edit` changes; what it drops is quarantined."""
         contents: dict[str, bytes | None] = {}
-        names = self._layout.files(self._store.disk, self._reader.folder, self._session.session)
-        for name in dict.fromkeys([*names, *filter(None, [self._layout.info_file])]):
-            old = self._store.disk.read(os.path.join(self._reader.folder, name))
-            new, dropped = edit(name, old, self._layout)
+        for name, old, layout in stored_files(self._session):
+            new, dropped = edit(name, old, layout)
             self._quarantined += [(name, each) for each in dropped]
             if new != old:
                 contents[name] = new

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.commands.git import find_repository
 from smp_memory.cli.commands.write import edit_in_editor
@@ -276,12 +278,16 @@ def _finish(call: Invocation, repository: Repository, resolution: Resolution, *,
     store = resolution.store
     actions = store.finish() if is_changed else []
     left, unmerged, marked = store.conflicts(), store.unmerged(), store.marked()
-    ready = [path for path in unmerged if path not in marked and store.is_of_session(path)]
+    ready = [
+        path
+        for path, ids in unmerged.items()
+        if {2, 3} <= ids.keys() and path not in marked and store.is_of_session(path)
+    ]
     foreign = [path for path in unmerged if path not in ready and path not in marked]
     operation = repository.operation()[0]
     lines = list(resolution.lines)
     lines += [each for each in actions if "allocated twice" in each or "quarantine" in each]
-    lines += [f"{path} is no file of a session. Keep one side of it: git checkout --ours -- {path} (or --theirs), then: git add {path}" for path in foreign]  # fmt: skip
+    lines += [_by_hand(path, unmerged[path]) for path in foreign]
     if left:
         lines += [f"{plural(len(left), 'conflict')} left. {_HOW}"]
     elif not marked and not foreign:
@@ -298,10 +304,19 @@ def _finish(call: Invocation, repository: Repository, resolution: Resolution, *,
     return 1 if left or marked or foreign else 0
 
 
-_HOW = "Choose: smp git resolve, or without a terminal: smp git resolve ID --take SIDE"
+_HOW = "Choose: smp git resolve, or in a script: smp git resolve ID --take SIDE"
 
 
-def _ended(repository: Repository, store: ConflictedStore, operation: str, unmerged: list[str]) -> Iterator[str]:
+def _by_hand(path: str, ids: dict[int, str]) -> str:
+    """The next step for a file that git alone can settle."""
+    shown = shlex.quote(path)
+    if {2, 3} <= ids.keys():
+        return f"{safe(path)} is no file of a session. Keep one side: git checkout --ours -- {shown} (or --theirs), then: git add {shown}"
+    gone = OURS if 2 not in ids else THEIRS
+    return f"{safe(path)} was deleted by {gone} and changed by the other side. Delete it: git rm -- {shown}. Keep it: git add -- {shown}"
+
+
+def _ended(repository: Repository, store: ConflictedStore, operation: str, unmerged: Iterable[str]) -> Iterator[str]:
     if not unmerged and not operation:
         yield "Nothing is left to decide."
         return

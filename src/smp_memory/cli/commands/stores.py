@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from smp_memory.cli.commands.git import set_up_new_store
 from smp_memory.cli.render import paint, safe, table, value_text
 from smp_memory.config.schema import DEFAULT_ROOTS, SETTINGS
 from smp_memory.config.sources import BY_PATH
@@ -69,8 +70,6 @@ def run_init(call: Invocation) -> None:
     memory = call.memory
     data: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not existed}
     if not call.options.no_git and not scheme_of(memory.root):
-        from smp_memory.cli.commands.git import set_up_new_store
-
         git = set_up_new_store(call, memory.root)
         if git is not None:
             data["git"] = git
