@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.compaction import CompactionReport
     from smp_memory.lifecycle.compaction_plan import Summariser
+    from smp_memory.lifecycle.conflicts import ConcurrentChange
     from smp_memory.lifecycle.consolidation import Duplicates
     from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.lifecycle.review import Proposal
@@ -308,6 +309,10 @@ class SessionMemory:
         if steps is None:
             raise self.missing(id_of(id))
         return steps
+
+    def conflicts(self, id: Any = None) -> list[ConcurrentChange]:
+        """The memories, or this one, with fields that two clones changed to different values; `update` with the right value settles one."""
+        return lifecycle.conflicts.open_conflicts(self._storage, None if id is None else id_of(id))
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time, from the files alone."""

@@ -92,6 +92,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "context": ("--task", "title"),
     "workflow check": ("workflow.yaml",),
     "git setup": ("--dry-run",),
+    "git resolve": (),
     "git check": (),
     "digest": ("--output", "MEMORY.md"),
     "memlog init": ("--workspace", "run"),
@@ -105,6 +106,7 @@ ONLY_IN_FILES = {
     "convert": 16,
     "quarantine": 16,
     "git setup": 2,
+    "git resolve": 2,
     "git check": 2,
 }  # and the exit codes on a store that is not in files
 

@@ -24,6 +24,7 @@ from smp_memory.health.examination import HealthReport
 from smp_memory.lifecycle.clock_trust import Evidence
 from smp_memory.lifecycle.compaction import CompactionReport
 from smp_memory.lifecycle.compaction_plan import Summariser
+from smp_memory.lifecycle.conflicts import ConcurrentChange
 from smp_memory.lifecycle.consolidation import Duplicates
 from smp_memory.lifecycle.maintenance import MaintenanceReport
 from smp_memory.lifecycle.quota import SizeReport
@@ -573,6 +574,9 @@ class AsyncSessionMemory:
 
     async def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
+
+    async def conflicts(self, id: Any = None) -> list[ConcurrentChange]:
+        """The memories, or this one, with fields that two clones changed to different values; `update` with the right value settles one."""
 
     async def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time, from the files alone."""

@@ -11,6 +11,7 @@ value that can be shown to a person before it is carried out:
     compaction_plan  the memories that go to the cold segment, and the summaries of their turns
     consolidation    duplicate memories, and their merge
     review           memories that turns propose, until somebody keeps or drops them
+    conflicts        fields that two clones changed to different values
     undo             the last change of somebody, and its reversal
 
 A door: all modules but the rules are loaded when they are first used, because most commands only search.
@@ -23,6 +24,7 @@ from smp_memory.import_lock import door
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.lifecycle import compaction as compaction
+    from smp_memory.lifecycle import conflicts as conflicts
     from smp_memory.lifecycle import deletion as deletion
     from smp_memory.lifecycle import maintenance as maintenance
     from smp_memory.lifecycle import open_session as open_session
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __getattr__ = door(
     __name__,
     "compaction",
+    "conflicts",
     "deletion",
     "maintenance",
     "open_session",

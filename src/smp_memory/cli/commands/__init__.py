@@ -121,9 +121,10 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "hook": ("install", "Recall and record, called by a coding agent at its events"),
             "workflow check": ("agents", "Check the memory requirements of a workflow"),
             "macp": ("agents", "Answer messages of agents: JSON in, JSON out"),
-            "git setup": ("stores", "Let git merge the store of this project entry by entry"),
-            "git check": ("stores", "Check that no secret and no private file is staged"),
-            "git merge-driver": ("stores", "Merge one file, called by git"),
+            "git setup": ("git", "Let git merge the store of this project entry by entry"),
+            "git resolve": ("git_resolve", "Show both sides of merge conflicts, and keep one"),
+            "git check": ("git", "Check that no secret and no private file is staged"),
+            "git merge-driver": ("git", "Merge one file, called by git"),
         },
     ),
     (

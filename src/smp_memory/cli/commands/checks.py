@@ -66,10 +66,11 @@ def run_validate(call: Invocation) -> int:
 
 
 def _notify_missing_merge_driver(call: Invocation) -> None:
-    from smp_memory.git.repository import NO_DRIVER, merges_without_driver
+    from smp_memory.git.repository import WorkTree
 
-    if not scheme_of(call.memory.root) and merges_without_driver(call.memory.root) is not None:
-        call.notify(f"{NO_DRIVER} Register it: smp git setup")
+    tree = None if scheme_of(call.memory.root) else WorkTree.with_driver(call.memory.root)
+    if tree is not None and (problem := tree.driver_problem()):
+        call.notify(f"{problem} Register it: smp git setup")
 
 
 def _validate_lines(call: Invocation, reports: dict[str, Report]) -> Iterator[str]:
