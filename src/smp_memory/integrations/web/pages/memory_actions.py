@@ -8,7 +8,7 @@ from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.forms import Form, Target, done, error_page, field, form_response, with_notices
 from smp_memory.integrations.web.lookup import similar_to
-from smp_memory.integrations.web.pages import memory_edit, memory_removal
+from smp_memory.integrations.web.pages import memory_edit, memory_removal, redaction
 from smp_memory.integrations.web.pages.memory import elsewhere_page
 from smp_memory.integrations.web.parts import label_of, line_of, memory_url, shortened
 from smp_memory.model.statuses import is_settled
@@ -218,7 +218,7 @@ ACTIONS = {
     "unrelate": MemoryAction(show_unrelate, run_unrelate),
     "delete": MemoryAction(memory_removal.show_delete, memory_removal.run_delete),
     "restore": MemoryAction(memory_removal.show_restore, memory_removal.run_restore, (lookup.DELETED, lookup.COLD)),
-    "redact": MemoryAction(memory_removal.show_redact, memory_removal.run_redact, (lookup.LIVE, lookup.DELETED)),
+    "redact": MemoryAction(redaction.show_redact, redaction.run_redact, (lookup.LIVE, lookup.DELETED)),
     "erase": MemoryAction(
         memory_removal.show_erase, memory_removal.run_erase, (lookup.LIVE, lookup.DELETED, lookup.COLD)
     ),

@@ -16,7 +16,7 @@ from smp_memory.integrations.web.forms import (
     redaction_sentence,
     with_notices,
 )
-from smp_memory.integrations.web.pages.memory_removal import redaction_form, redaction_text
+from smp_memory.integrations.web.pages.redaction import redaction_form, run_redaction
 from smp_memory.integrations.web.pages.sessions import recovery_deadline
 from smp_memory.integrations.web.parts import ago, counted, memories, memory_url, moment_text, size_text, url
 from smp_memory.model import ids
@@ -316,12 +316,11 @@ def _run_compact(target: SessionTarget) -> Response:
 
 def _show_redact(target: SessionTarget) -> Form:
     form = target.form("redact", "Redact session", "Redact")
-    return redaction_form(target.request, form, target.session.redact(preview=True))
+    return redaction_form(target.request, form, [target.session])
 
 
 def _run_redact(target: SessionTarget) -> Response:
-    reports = target.session.redact(reason=target.given("reason"))
-    return done(target.request, target.page, redaction_text(reports))
+    return done(target.request, target.page, run_redaction([target.session], target.given("reason")))
 
 
 def _show_add(target: SessionTarget) -> Form:
