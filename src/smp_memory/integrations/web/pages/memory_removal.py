@@ -76,6 +76,8 @@ def trash_page(request: PageRequest) -> Response:
     config, sessions = request.memory.config, request.memory.deleted_sessions()[::-1]
     place = request.page_number("sessions", len(sessions))
     chosen = request.get("session")
+    rows = [_row(request, record, until(record)) for record in shown.records]
+    kept = {each.kept for each in rows}
     return page(
         request,
         "trash.html",
@@ -84,7 +86,8 @@ def trash_page(request: PageRequest) -> Response:
         days=config["lifecycle.purge_days"],
         is_purged=config["lifecycle.auto_purge"],
         shown=shown,
-        rows=[_row(request, record, until(record)) for record in shown.records],
+        rows=rows,
+        kept_all=kept.pop() if len(rows) > 1 and len(kept) == 1 else "",
         chosen_prefix=CHOSEN,
         session_names=list(dict.fromkeys([*shown.sessions[:500], *([chosen] if chosen else [])])),
         pages=request.neighbours("offset", at, PAGE_MEMORIES, shown.total),
@@ -146,7 +149,7 @@ def _row(request: PageRequest, record: Record, until: datetime | None) -> Delete
     said = [f"by {by}" if isinstance(by, str) and by else "", shortened(str(reason), 200) if reason else ""]
     kept = "until it is purged"
     if until is not None:
-        kept = "due for the next purge" if until <= request.now else date_text(until, request.now)
+        kept = "until the next purge" if until <= request.now else f"until {date_text(until, request.now)}"
     return DeletedRow(record, _deleted_at(record), ": ".join(filter(None, said)), kept)
 
 
