@@ -42,7 +42,7 @@ _FUNCTIONS = (
     parts.url, parts.memory_url, parts.line_of, parts.plain, parts.json_text, parts.first_items, parts.shortened, parts.label_of, parts.noun_of, parts.plural_of,
     parts.counted, parts.memories, parts.sentence, parts.size_text, parts.ago, parts.moment_text, parts.date_text, parts.day_title,
     parts.next_step_text, parts.marks_of, parts.highlighted, parts.difference, parts.shares_of, parts.score_parts, parts.score_rows,
-    parts.score_text, parts.quota_of, relevance_text,
+    parts.score_text, parts.quota_of, parts.table_of, relevance_text,
 )  # fmt: skip
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.analytics import forecast
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.forms import Form, Target, done, error_page, field, form_response, with_notices
 from smp_memory.integrations.web.lookup import similar_to
-from smp_memory.integrations.web.pages import memory_edit, memory_removal
-from smp_memory.integrations.web.pages.memory import elsewhere_page
+from smp_memory.integrations.web.pages import memory_edit, memory_removal, redaction
+from smp_memory.integrations.web.pages.memory import access_of, elsewhere_page
 from smp_memory.integrations.web.parts import label_of, line_of, memory_url, shortened
 from smp_memory.model.statuses import is_settled
+from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS, RELATIONS
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def show_resolve(target: Target) -> Form:
     typed, label = target.typed("resolution"), "What was done (optional)"
     return target.form(
         "resolve",
-        notes=["It stays in the store. Agents see that nothing is left to do, and it fades faster."],
+        notes=["It stays in the store. Agents see that nothing is left to do.", _what_resolving_does(target, chosen)],
         hidden={"revision": target.typed("revision", str(target.record.revision))},
         fields=[
             field(
@@ -90,6 +92,14 @@ def show_resolve(target: Target) -> Form:
             ),
             field("resolution", label, "textarea", value=typed, rows=3, autofocus=True, error=error),
         ],
+    )
+
+
+def _what_resolving_does(target: Target, status: str) -> str:
+    count, last = access_of(target.request, target.found, target.record)
+    policy, now = target.request.memory.scope.policy(), target.request.now
+    return forecast.resolution_sentence(
+        target.record, policy, now, status, count, to_microseconds(last) if last is not None else None
     )
 
 
@@ -227,7 +237,7 @@ ACTIONS = {
     "unrelate": MemoryAction(show_unrelate, run_unrelate),
     "delete": MemoryAction(memory_removal.show_delete, memory_removal.run_delete),
     "restore": MemoryAction(memory_removal.show_restore, memory_removal.run_restore, (lookup.DELETED, lookup.COLD)),
-    "redact": MemoryAction(memory_removal.show_redact, memory_removal.run_redact, (lookup.LIVE, lookup.DELETED)),
+    "redact": MemoryAction(redaction.show_redact, redaction.run_redact, (lookup.LIVE, lookup.DELETED)),
     "erase": MemoryAction(
         memory_removal.show_erase, memory_removal.run_erase, (lookup.LIVE, lookup.DELETED, lookup.COLD)
     ),

@@ -324,7 +324,8 @@ def archived_item(request: PageRequest, each: SessionHead) -> ArchivedItem:
 
 
 def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
-    said = metadata.get("conversation") or metadata.get("summary")
+    turns = [f"{plain(each['author'])}: {text}" if each.get("author") else text for each, text in _key_turns(metadata)]
+    said = metadata.get("conversation") or metadata.get("summary") if not turns else None
     if isinstance(said, dict):
         said = said.get("summary") or said.get("text")
     if isinstance(said, list):
@@ -333,6 +334,7 @@ def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
     opened = metadata.get("open_findings")
     groups = list(opened.values()) if isinstance(opened, dict) else [opened]
     lists = [
+        ("Said", turns),
         ("Decisions", _texts(metadata.get("key_decisions"), "decision")),
         ("Open findings", [text for each in groups for text in _texts(each, "finding")]),
     ]
@@ -340,6 +342,13 @@ def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
         text, [(title, texts) for title, texts in lists if texts], _texts(metadata.get("topics"), "topic")
     )
     return found if any(found) else None
+
+
+def _key_turns(metadata: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """The turns that the summary quotes, with the sentence of each: one by one they are readable, as one text they are not."""
+    rows = metadata.get("key_turns")
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [(row, plain(row["text"])) for row in found if row.get("text")]
 
 
 def _texts(rows: Any, name: str) -> list[str]:
