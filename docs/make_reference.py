@@ -245,7 +245,9 @@ def _command(name: str) -> Iterator[str]:
     yield from _paragraphs(inspect.cleandoc(parser.description or ""))
     rows = [action for action in parser._actions if action.dest not in _GLOBAL and action.help != argparse.SUPPRESS]
     rows = [action for action in rows if action.dest != "session" or parser.names_sessions]
-    filters = [action for group in parser._action_groups if group.title == "which memories" for action in group._group_actions]
+    filters = [
+        action for group in parser._action_groups if group.title == "which memories" for action in group._group_actions
+    ]
     if filters and name != "query":
         rows = [action for action in rows if action not in filters]
         yield "Which memories: the options of [smp query](#smp-query) from `--type` to `--all`.\n"
