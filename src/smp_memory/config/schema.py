@@ -316,7 +316,7 @@ SETTINGS = (
     Setting("hooks.ask_to_record", True, Switch(), "Whether they ask the agent to write down what a conversation decided or found, if nothing of it was written down."),
     Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
     Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),
-    Setting("copy_of", None, Origin(), "Of a session that `smp push` or `smp pull` copied: the store that writes it. Here nothing is written to it."),
+    Setting("copy_of", None, Origin(), "Set in a session that `smp push` or `smp pull` copied: the store that writes it. This store only reads it."),
     Setting("retention.enabled", False, Switch(), "Whether old memories are moved to the trash automatically."),
     Setting("retention.days.conversation", KINDS["conversation"].retention_days, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
     Setting("retention.days.decision", KINDS["decision"].retention_days, Whole(0, 36_500), "How long decisions are kept."),

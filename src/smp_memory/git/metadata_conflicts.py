@@ -47,15 +47,15 @@ class MetadataConflict:
     def message(self) -> str:
         """What differs, what holds, and what to write."""
         if self._unreadable:
-            what = f"{self._unreadable} cannot be read, and the other one holds"
+            what = f"{self._unreadable} cannot be read; the other side is used"
         elif self._names:
             differ = [
                 f"{'.'.join(name)} is {self._shown(self.fields, name)} or {self._shown(self._other, name)}"
                 for name in self._names
             ]
-            what = f"{'; '.join(differ)}. Until one is chosen the first value holds"
+            what = f"{'; '.join(differ)}. Until you choose one, the first value is used"
         else:
-            what = "the sides do not contradict each other, and what both say holds"
+            what = "the sides do not contradict each other; both are used"
         return (
             f"git left a merge conflict in the session's metadata: {what}. Take the lines with the markers <<<<<<<, ======= and "
             ">>>>>>> out of the file and leave one line for each field, or let `smp repair` keep what holds and set both sides "
