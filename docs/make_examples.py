@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
@@ -21,15 +21,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code beside these docs, installed or not
 
 import smp_memory  # noqa: E402
-from smp_memory import errors  # noqa: E402
 from smp_memory.config.schema import SETTINGS, Setting  # noqa: E402
 from smp_memory.files.disk import Disk  # noqa: E402
 from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
 from smp_memory.files.layouts.layout import OVERVIEW_FILES  # noqa: E402
 from smp_memory.files.memory_system import MemorySystem  # noqa: E402
 from smp_memory.integrations.hooks.preview import preview_hook  # noqa: E402
+from smp_memory.integrations.store_metrics import STORE  # noqa: E402
 from smp_memory.model.entry import PUT, Entry  # noqa: E402
 from smp_memory.model.types import COMMON_FIELDS, KINDS  # noqa: E402
+from smp_memory.observe import telemetry  # noqa: E402
 from smp_memory.privacy import fence  # noqa: E402
 from smp_memory.store.tidy import write_overviews  # noqa: E402
 from smp_memory.testing import fixed_uids  # noqa: E402
@@ -37,7 +38,7 @@ from smp_memory.testing import fixed_uids  # noqa: E402
 DOCUMENTS = (
     "docs/concepts.md",
     "docs/FORMAT.md",
-    "docs/api.md",
+    "docs/observability.md",
     "docs/agents.md",
     "docs/configuration.md",
     "docs/guides/claude-code.md",
@@ -277,53 +278,13 @@ def example_value(setting: Setting) -> str:
     )
 
 
-WHEN = {
-    "SMPError": "Catches all of them.",
-    "UserError": "Catches all that the caller can put right. On the command line: a wrong option or argument.",
-    "InvalidRecord": "A field is missing, of the wrong type or not allowed. The attribute `field` names it.",
-    "InvalidFormat": "A file or an argument cannot be read, such as a PostgreSQL address in this version.",
-    "InvalidConfig": "An unknown setting, a bad value, or a `config.json` that is not JSON.",
-    "InvalidQuery": "A part of a query cannot be read: a time, a field filter, an option. The message names the part and shows what is understood.",
-    "StoreNotFound": "No store here or above; or `create=False` and no store in that folder.",
-    "SessionNotFound": "There is no session with this id.",
-    "SessionExists": "`create_session` with an id that is taken.",
-    "SessionArchived": "The session was archived since it was opened, or a read over MCP names an archived one. `memory.session(id)` or `smp session restore` brings it back; a write does so by itself.",
-    "MemoryNotFound": "There is no memory with this id, or it is deleted.",
-    "DuplicateId": "An id of your own that is or was taken.",
-    "LayoutMismatch": "The store has another layout than you asked for, or was converted while it was open.",
-    "NotAllowed": "An agent writes in another's name, or a workflow what it does not declare. Nothing was written.",
-    "NotSupported": "The kind of store does not offer this, such as another layout for a store that is not in files. Nothing was changed.",
-    "StoreClosed": "A call after `close()` or `convert()`.",
-    "SizeLimitExceeded": "One memory is too large, or the session would outgrow its quota. `size` and `limit` say by how much.",
-    "Busy": "Catches all that may succeed when tried again.",
-    "LockTimeout": "Another process held the lock for too long. `holder` says who. Also while a store is being converted.",
-    "Conflict": "`expected_revision` is not the current one: the memory was changed meanwhile.",
-    "QueryTimeout": "`query(timeout=…)` took longer than that. Nothing is wrong; ask for less, or give it more time.",
-    "Corrupt": "Catches all kinds of damage.",
-    "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
-    "SessionCorrupt": "The metadata of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
-    "FormatTooNew": "The store was written by a newer version. Nothing was touched.",
-    "CompactionFailed": "A session could not be compacted, because of damage or because the operating system failed. `cause` has the code of what went wrong, `__cause__` is that error. No memory is lost.",
-    "StorageError": "The operating system failed in another way, such as an I/O error.",
-    "StorageFull": "No room on the disk, or a disk quota. Nothing is half-written.",
-    "StorageReadOnly": "No permission to write, or a read-only disk. Reading still works.",
-    "DurabilityUnknown": "The disk did not confirm a write. It was not acknowledged; do not count on it.",
-}
-
-
-def errors_table() -> str:
-    """Every error: code, number, exit code, place in the tree, and when it is raised."""
-    lines = ["| class | code | number | exit code | kind of | when |", "|---|---|---|---|---|---|"]
-    lines += [
-        f"| `{kind.__name__}` | `{kind.code}` | {kind.number or ''} | {kind.exit_code} | `{kind.__mro__[1].__name__}` | {WHEN[kind.__name__]} |"
-        for kind in sorted(all_errors(errors.SMPError), key=lambda kind: kind.exit_code)
-    ]
+def metrics_table(metrics: Iterable[telemetry.Metric]) -> str:
+    """The metrics that Prometheus gets, with the help text that it gets."""
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for each in metrics:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{each.name}` | {each.kind} | {labels} | {each.help} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
-
-
-def all_errors(kind: type[errors.SMPError]) -> list[type[errors.SMPError]]:
-    known = [kind] if kind.__module__ == errors.__name__ else []
-    return [*known, *(each for child in kind.__subclasses__() for each in all_errors(child))]
 
 
 def fields_table() -> str:
@@ -404,7 +365,8 @@ EXAMPLES: dict[str, Callable[[], str]] = {
     "hook": digest,
     "prompt": prompt,
     "settings": settings_table,
-    "errors": errors_table,
+    "store-metrics": lambda: metrics_table(STORE),
+    "process-metrics": lambda: metrics_table(telemetry.PROCESS),
     "health": health,
 }
 

@@ -1,13 +1,15 @@
-"""Writes docs/reference/ and docs/decisions.md from the code and the records: `python docs/make_reference.py`.
+"""Writes docs/reference/ and docs/adr/README.md from the code and the records: `python docs/make_reference.py`.
 
-- `reference/api.md`: every public class and method with signature and docstring, by introspection;
-- `decisions.md`: the list of the architecture decision records.
+- `reference/api.md`: every public class and method with signature and docstring, by introspection, and every error;
+- `reference/cli.md`: every command with its options and examples, from its parser;
+- `adr/README.md`: the list of the architecture decision records.
 
 `tests/test_docs.py` fails when one of them is out of date.
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import os
 import re
@@ -20,6 +22,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code besid
 
 import smp_memory  # noqa: E402
 from smp_memory import errors  # noqa: E402
+from smp_memory.cli.arguments import build_parser  # noqa: E402
+from smp_memory.cli.commands import GROUPS  # noqa: E402
 from smp_memory.global_memory import GlobalMemory  # noqa: E402
 from smp_memory.model import options  # noqa: E402
 from smp_memory.model.candidates import Hit, Hits  # noqa: E402
@@ -56,7 +60,7 @@ def api_page() -> str:
     parts = [
         "# Python reference\n",
         _NOTE,
-        "Signatures and docstrings, from the code. [api.md](../api.md) explains them by task, with an example of each.\n",
+        "Signatures and docstrings, from the code. [The guide](../guides/python.md) explains them by task.\n",
         " · ".join(f"[{kind.__name__}](#{kind.__name__.lower()})" for kind, _ in _CLASSES)
         + " · [Options and fields](#options-and-fields) · [Errors](#errors)\n",
         "## smp_memory.open\n",
@@ -71,10 +75,11 @@ def api_page() -> str:
         parts += _typed_dict(name)
     parts += [
         "## Errors\n",
-        "When each is raised: [api.md](../api.md#errors).\n",
-        "```text",
-        *_error_tree(errors.SMPError, 0),
-        "```\n",
+        "What the operating system or the index raises is mapped to one of these. `error.code`, `error.number` and `error.exit_code` never change their "
+        "meaning. `error.details` and attributes of the same names (`session`, `path`, `field`, `limit`, …) say what the message says. Errors can be pickled.\n",
+        errors_table(),
+        "The command line has three more exit codes: 130 (`E_INTERRUPTED`, Ctrl-C), 70 (`E_INTERNAL`, a bug), and 141 without a message when nobody reads its "
+        "output any more.\n",
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -166,11 +171,106 @@ def _comments(name: str) -> dict[str, str]:
     return {**_comments(found[1]), **dict(re.findall(r"^    (\w+): [^#\n]+# (.+)$", found[2], re.MULTILINE))}
 
 
-def _error_tree(kind: type[errors.SMPError], depth: int) -> Iterator[str]:
-    yield f"{'  ' * depth}{kind.__name__}  {kind.code}"
-    for child in kind.__subclasses__():
-        if child.__module__ == errors.__name__:
-            yield from _error_tree(child, depth + 1)
+WHEN = {
+    "SMPError": "Catches all of them.",
+    "UserError": "Catches all that the caller can put right. On the command line: a wrong option or argument.",
+    "InvalidRecord": "A field is missing, of the wrong type or not allowed. The attribute `field` names it.",
+    "InvalidFormat": "A file or an argument cannot be read, such as a PostgreSQL address in this version.",
+    "InvalidConfig": "An unknown setting, a bad value, or a `config.json` that is not JSON.",
+    "InvalidQuery": "A part of a query cannot be read: a time, a field filter, an option. The message names the part and shows what is understood.",
+    "StoreNotFound": "No store here or above; or `create=False` and no store in that folder.",
+    "SessionNotFound": "There is no session with this id.",
+    "SessionExists": "`create_session` with an id that is taken.",
+    "SessionArchived": "The session was archived since it was opened, or a read over MCP names an archived one. `memory.session(id)` or `smp session restore` brings it back; a write does so by itself.",
+    "MemoryNotFound": "There is no memory with this id, or it is deleted.",
+    "DuplicateId": "An id of your own that is or was taken.",
+    "LayoutMismatch": "The store has another layout than you asked for, or was converted while it was open.",
+    "NotAllowed": "An agent writes in another's name, or a workflow what it does not declare. Nothing was written.",
+    "NotSupported": "The kind of store does not offer this, such as another layout for a store that is not in files. Nothing was changed.",
+    "StoreClosed": "A call after `close()` or `convert()`.",
+    "SizeLimitExceeded": "One memory is too large, or the session would outgrow its quota. `size` and `limit` say by how much.",
+    "Busy": "Catches all that may succeed when tried again.",
+    "LockTimeout": "Another process held the lock for too long. `holder` says who. Also while a store is being converted.",
+    "Conflict": "`expected_revision` is not the current one: the memory was changed meanwhile.",
+    "QueryTimeout": "`query(timeout=…)` took longer than that. Nothing is wrong; ask for less, or give it more time.",
+    "Corrupt": "Catches all kinds of damage.",
+    "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
+    "SessionCorrupt": "The metadata of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
+    "FormatTooNew": "The store was written by a newer version. Nothing was touched.",
+    "CompactionFailed": "A session could not be compacted, because of damage or because the operating system failed. `cause` has the code of what went wrong, `__cause__` is that error. No memory is lost.",
+    "StorageError": "The operating system failed in another way, such as an I/O error.",
+    "StorageFull": "No room on the disk, or a disk quota. Nothing is half-written.",
+    "StorageReadOnly": "No permission to write, or a read-only disk. Reading still works.",
+    "DurabilityUnknown": "The disk did not confirm a write. It was not acknowledged; do not count on it.",
+}
+
+
+def errors_table() -> str:
+    """Every error: code, number, exit code, place in the tree, and when it is raised."""
+    lines = ["| class | code | number | exit code | kind of | when |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| `{kind.__name__}` | `{kind.code}` | {kind.number or ''} | {kind.exit_code} | `{kind.__mro__[1].__name__}` | {WHEN[kind.__name__]} |"
+        for kind in sorted(all_errors(errors.SMPError), key=lambda kind: kind.exit_code)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def all_errors(kind: type[errors.SMPError]) -> list[type[errors.SMPError]]:
+    known = [kind] if kind.__module__ == errors.__name__ else []
+    return [*known, *(each for child in kind.__subclasses__() for each in all_errors(child))]
+
+
+# -- the command line
+
+_GLOBAL = {"help", "root", "author", "json", "no_color", "no_pager", "verbose"}
+
+
+def cli_page() -> str:
+    """Every command: description, arguments and options, examples."""
+    parts = [
+        "# Commands\n",
+        _NOTE,
+        "What `smp help COMMAND` prints, without the [options of every command](../cli.md#options-for-every-command).\n",
+    ]
+    for title, commands in GROUPS:
+        parts.append(f"## {title}\n")
+        for name in commands:
+            parts += _command(name)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _command(name: str) -> Iterator[str]:
+    parser, _ = build_parser(name)
+    yield f"### smp {name}\n"
+    yield from _paragraphs(inspect.cleandoc(parser.description or ""))
+    rows = [action for action in parser._actions if action.dest not in _GLOBAL and action.help != argparse.SUPPRESS]
+    rows = [action for action in rows if action.dest != "session" or parser.names_sessions]
+    filters = [
+        action for group in parser._action_groups if group.title == "which memories" for action in group._group_actions
+    ]
+    if filters and name != "query":
+        rows = [action for action in rows if action not in filters]
+        yield "Which memories: the options of [smp query](#smp-query) from `--type` to `--all`.\n"
+    if rows:
+        yield "| | |\n|---|---|"
+        yield from (f"| {_invocation(action)} | {_cell(_help(parser, action))} |" for action in rows)
+        yield ""
+    examples = inspect.cleandoc((parser.epilog or "").partition("Examples:")[2])
+    if examples:
+        yield f"```sh\n{examples.strip()}\n```\n"
+
+
+def _invocation(action: argparse.Action) -> str:
+    value = action.metavar or ("\\|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = " ".join(value) if isinstance(value, tuple) else value
+    if not action.option_strings:
+        return f"`{value}`".replace("\\|", "|").replace("|", "\\|")
+    taken = "" if action.nargs == 0 else f" {value}"
+    return f"`{', '.join(action.option_strings)}{taken}`"
+
+
+def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    return (action.help or "") % {**vars(action), "prog": parser.prog}
 
 
 # -- decisions
@@ -179,10 +279,10 @@ def _error_tree(kind: type[errors.SMPError], depth: int) -> Iterator[str]:
 def decisions_page() -> str:
     folder = os.path.join(HERE, "adr")
     lines = ["# Decisions\n", _NOTE, "What was decided, why, and what was turned down. One record each.\n"]
-    for name in sorted(os.listdir(folder)):
+    for name in sorted(name for name in os.listdir(folder) if name != "README.md"):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             title = file.readline().removeprefix("# ").strip()
-        lines.append(f"- [{title}](adr/{name})")
+        lines.append(f"- [{title}]({name})")
     return "\n".join(lines) + "\n"
 
 
@@ -206,7 +306,8 @@ def _cell(text: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/api.md": api_page,
-    "docs/decisions.md": decisions_page,
+    "docs/reference/cli.md": cli_page,
+    "docs/adr/README.md": decisions_page,
 }
 
 

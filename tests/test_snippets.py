@@ -5,7 +5,7 @@ every question with yes is assumed. A block that cannot run here has the comment
 plain text that holds commands needs the same comment. Lines of `sh` that are nothing but a call of `smp` run in this process,
 all others in a shell.
 
-`docs/cli.md` speaks of memories that exist nowhere; its commands are parsed only (`tests/test_docs.py` runs them and
+`docs/cli.md` and `docs/reference/cli.md` speak of memories that exist nowhere; their commands are parsed only (`tests/test_docs.py` runs them and
 forgives that an id is missing).
 """
 
@@ -31,13 +31,12 @@ from smp_memory.cli.main import main
 from tests.unit.bmad import projects
 
 ROOT = Path(__file__).parents[1]
-PARSED_ONLY = {"docs/cli.md"}
+PARSED_ONLY = {"docs/cli.md", "docs/reference/cli.md"}
 CONTINUED = {
     "docs/finding.md",
     "docs/agents.md",
     "docs/privacy.md",
     "docs/health.md",
-    "docs/api.md",
     "docs/analytics.md",
 }  # a session is given
 PROGRAMS = r"smp|pip|pipx|uv|git|tar|npx|claude|codex|gemini|docker|python3?|\./dev"
@@ -110,9 +109,6 @@ def test_blocks_of_the_page_run(name: str, project: Path) -> None:
             continue
         if block.language == "python":
             exec(compile(block.body, name, "exec"), names)
-            if name == "docs/api.md":  # its first example closes the store
-                names["session"] = smp_memory.open(":memory:").create_session()
-                names["session"].add_finding("Login has no rate limit")
         elif block.language == "sh":
             for line in lines_of(block.body):
                 run_line(line)
@@ -153,7 +149,7 @@ def test_commands_of_the_reference_are_understood(name: str) -> None:
             for call in re.findall(r"(?:^|\| |; )(smp [^|<>&]*)", line):
                 parse(shlex.split(call)[1:])
                 known += 1
-    assert known > 60
+    assert known > 20
 
 
 def without_global_options(words: list[str]) -> list[str]:

@@ -168,10 +168,10 @@ class GlobalMemory:
         if not isinstance(record, Record):
             raise InvalidRecord(f"what: give a record or session/ID, not {repr(what)[:60]}.", field="what")
         if record.session == GLOBAL_SESSION:
-            raise InvalidRecord(f"{record.id}: holds in all sessions already.", field="id", id=record.id)
+            raise InvalidRecord(f"{record.id}: applies to all sessions already.", field="id", id=record.id)
         if not KINDS[record.type].is_written_down:
             raise InvalidRecord(
-                f"{record.ref}: a {record.type} cannot hold in all sessions; a preference, learning, decision or finding can.",
+                f"{record.ref}: a {record.type} cannot apply to all sessions; a preference, learning, decision or finding can.",
                 field="id",
                 id=record.id,
             )

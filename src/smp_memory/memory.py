@@ -240,7 +240,7 @@ class Memory:
             raise from_os_error(error, self._store.state.folder, "trusting the store") from error
 
     def distrust(self) -> None:
-        """Take that back; the user's index of the store and notes of hooks go with it."""
+        """Revoke trust and delete this user's index and hook state of the store."""
         self._store.indexer.close()
         self._store.state.distrust()
 
@@ -732,7 +732,7 @@ class Memory:
     def maintain(
         self, now: datetime | str | None = None, only: list[str] | None = None, *, dry_run: bool = False
     ) -> MaintenanceReport:
-        """Run the tasks that are due, or `only` these; with `dry_run` say what would be done. See docs/lifecycle.md."""
+        """Run the tasks that are due, or `only` these; with `dry_run` report them and change nothing. See docs/lifecycle.md."""
         moment = self.now() if now is None else to_moment(parse(now, "now"))
         return lifecycle.maintenance.maintain(self.scope, moment, only, dry_run=dry_run)
 

@@ -91,8 +91,8 @@ def codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-CALLS = [row for row in rows("## Calls") if row[0][:3].isdigit() and len(row) == 4]
 INNER = [row for row in rows("### Functions and classes inside the designs") if row[0][:3].isdigit()]
+CALLS = [row for row in rows("## Calls") if row[0][:3].isdigit() and row not in INNER]
 ERRORS = [row for row in rows("## Errors") if row[0][:3].isdigit()]
 
 
@@ -120,26 +120,21 @@ def test_every_listed_method_has_a_python_name_in_the_module(design: str) -> Non
         own = re.sub(r"([A-Z])", r"_\1", name).lower()
         kinds = (designs.MemoryManager, designs.MemoryTransaction, designs.AgentMemoryInterface)
         assert any(callable(getattr(kind, own, None)) for kind in kinds), own
-        assert any(re.search(rf"\b{own}\b", row[2]) for row in CALLS), own
 
 
 def test_every_method_of_the_module_is_in_the_table() -> None:
-    told = {word for row in CALLS for word in re.findall(r"\w+", row[2])}
+    told = {
+        re.sub(r"([A-Z])", r"_\1", word).lower() for row in CALLS for word in re.findall(r"\w+", f"{row[1]} {row[2]}")
+    }
     for kind in (designs.MemoryManager, designs.MemoryTransaction, designs.AgentMemoryInterface):
         public = {name for name in vars(kind) if not name.startswith("_")} - {"memory", "close"}
         assert public - told == set(), kind
 
 
-def test_every_name_in_the_columns_of_calls_exists() -> None:
+def test_every_name_in_the_column_of_calls_exists() -> None:
     found = subjects()
     for row in CALLS:
         for code in codes(row[2]):
-            name = re.split(r"[(\s]", code)[0]
-            if re.fullmatch(r"(MemoryTransaction|AgentMemoryInterface)\.\w+", name):
-                assert hasattr(getattr(designs, name.split(".")[0]), name.split(".")[1]), code
-            elif re.fullmatch(r"[a-z]+_[a-z_]+|query|delete|compact", name):
-                assert hasattr(designs.MemoryManager, name), code
-        for code in codes(row[3]):
             chain = re.match(r"(?:with )?(memory|session|agent|tx|smp_memory)\.(\w+)", code)
             if chain:
                 assert hasattr(found[chain[1]], chain[2]), code

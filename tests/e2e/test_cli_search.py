@@ -473,7 +473,7 @@ def test_query_does_not_load_yaml_or_unused_modules(cli: QueryProcess, tmp_path:
 def test_expired_memories_are_left_out_and_the_output_says_so(cli: QueryProcess) -> None:
     cli("add", "finding", "Guests use gate nine", "--session", "shop", "--valid-until", "2020-01-01", "--alias", "G9")
     out = cli("query", "gate nine")[1]
-    assert "1 memory that does not hold now was left out. To find them, too: --include-expired" in out
+    assert "1 memory that is not valid now was left out. To find them, too: --include-expired" in out
     assert "No memory" not in out
     assert cli.json("query", "gate nine")["not_valid"] == 1
     assert cli.ids("gate", "nine", "--include-expired") == cli.ids("G9", "--include-expired") == ["FIND-0002"]

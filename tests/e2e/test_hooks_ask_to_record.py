@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.hook_host import ENVIRONMENT, Codex, Cursor, Gemini, Host, Project
 from tests.user_state import state_folder
 
-ASKED = "nothing of this conversation was written down yet"
+ASKED = "no decision, finding or learning of this conversation was saved yet"
 DECIDED = "Let's go with cursor pagination, offsets get slow on the big tables of the shop."
 FOUND = "Root cause: the pool is created before the fork, so all workers share one socket."
 

@@ -22,7 +22,7 @@ def test_redaction_notice_is_delivered_once_at_the_next_prompt(project: Project)
     host.prompt(f"Please write to {MAIL} that the shop is open")
     host.reply("Done.")
     injected = host.prompt("Which tests of the checkout are still slow?")
-    assert "redaction took out: email" in injected
+    assert "removed before saving: email" in injected
     assert "privacy.redaction.off email" in injected
     assert MAIL not in injected
     host.reply("None.")

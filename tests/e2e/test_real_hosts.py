@@ -79,7 +79,7 @@ def test_claude_code_runs_hooks_and_server(tmp_path: Path) -> None:
 def test_claude_code_is_asked_to_write_down_what_was_decided(tmp_path: Path) -> None:
     host = RealHost(tmp_path, "@anthropic-ai/claude-code", "2.1.197")
     host.install("claude-code")
-    requested = "nothing of this conversation was written down yet"
+    requested = "no decision, finding or learning of this conversation was saved yet"
     with ModelServer() as model:
         settings = {"ANTHROPIC_BASE_URL": model.address, "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}  # fmt: skip
         said: list[str] = []

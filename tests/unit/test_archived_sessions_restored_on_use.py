@@ -14,7 +14,7 @@ from smp_memory.integrations.mcp.request_context import RequestContext
 from tests.unit.mcp.test_rights import call
 from tests.unit.test_write_notices import PLACES, opened, smp_command
 
-SAID = "Session s1 was archived, and this use of it brought it back."
+SAID = "Session s1 was archived; using it restored it."
 
 
 def archived(place: str, tmp_path: Path) -> Any:

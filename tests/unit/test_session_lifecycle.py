@@ -298,7 +298,7 @@ def test_unused_sessions_are_archived_and_deleted_ones_purged_in_two_runs(every:
     assert every.memory.archived_sessions() == []
     done = every.memory.maintain()
     assert done.did == planned
-    assert "archived old: not used for 30 days" in done.did
+    assert "archived old (not used for 30 days)" in done.did
     assert [each.session for each in every.memory.archived_sessions()] == ["old"]
     assert [each.session for each in every.memory.deleted_sessions()] == ["gone"]
     assert every.memory.maintain(only=["purge"]).did == []  # not on the same day
@@ -319,7 +319,7 @@ def test_no_calendar_task_runs_after_a_clock_jump(world: World) -> None:
     world.passes(1 / 1440)
     assert world.memory.maintain().did == []  # not at the second look either
     world.passes(1)
-    assert world.memory.maintain().did == ["archived s1: not used for 30 days"]  # it stayed for a day: it is trusted
+    assert world.memory.maintain().did == ["archived s1 (not used for 30 days)"]  # it stayed for a day: it is trusted
 
 
 def test_tasks_that_are_not_due_do_not_run(world: World) -> None:
@@ -340,7 +340,7 @@ def test_access_counts_are_stored_in_files_and_survive_loss_of_log_and_index(eve
         every.passes(0.01)
     every.passes(1)
     before = every.memory.session("s1").find("DEC-0001")
-    assert "s1: uses of 1 memory" in every.memory.maintain().did
+    assert "s1: wrote the uses of 1 memory" in every.memory.maintain().did
     after = every.memory.session("s1").find("DEC-0001")
     assert after.access["count"] == 3
     assert (after.updated, after.updated_by) == (before.updated, before.updated_by)

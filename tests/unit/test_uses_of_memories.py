@@ -116,7 +116,9 @@ def used_and_folded(place: Place, *ids: str) -> None:
     for id in ids:
         place.session.get(id)
     place.passes(days=1)
-    assert place.memory.maintain(only=["access"]).did == [f"s1: uses of {len(ids)} memor{'ies' if ids[1:] else 'y'}"]
+    assert place.memory.maintain(only=["access"]).did == [
+        f"s1: wrote the uses of {len(ids)} memor{'ies' if ids[1:] else 'y'}"
+    ]
 
 
 def test_flushing_uses_adds_no_revision_and_no_history(place: Place) -> None:

@@ -119,7 +119,7 @@ class AsyncMemory:
         """Let hooks recall from this store and record to it, for this user on this machine, with its settings as they are now."""
 
     async def distrust(self) -> None:
-        """Take that back; the user's index of the store and notes of hooks go with it."""
+        """Revoke trust and delete this user's index and hook state of the store."""
 
     async def mark_trust_notice_shown(self) -> bool:
         """Note that the user was told that this store is not trusted; True if that was noted before."""
@@ -367,7 +367,7 @@ class AsyncMemory:
     async def maintain(
         self, now: datetime | str | None = None, only: list[str] | None = None, *, dry_run: bool = False
     ) -> MaintenanceReport:
-        """Run the tasks that are due, or `only` these; with `dry_run` say what would be done. See docs/lifecycle.md."""
+        """Run the tasks that are due, or `only` these; with `dry_run` report them and change nothing. See docs/lifecycle.md."""
 
     async def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
@@ -1101,7 +1101,7 @@ class AsyncTransaction:
     async def update(
         self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any
     ) -> Any:
-        """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
+        """Change fields of a memory; None removes one. With `expected_revision`, raises Conflict if the revision differs."""
 
     async def resolve(
         self,

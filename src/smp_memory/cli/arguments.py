@@ -205,15 +205,15 @@ def add_filters(parser: Parser) -> None:
     parser.default_session = "all of them"
     add = parser.add_argument_group("which memories").add_argument
     add("--type", action="extend", type=_names, dest="types", metavar="TYPE", help="only this type: decision, finding, …; repeat for more")  # fmt: skip
-    add("--tag", action="extend", type=_names, dest="tags", metavar="TAG", help="only with this tag or one below it; repeat for: any of them")  # fmt: skip
-    add("--all-tags", action="store_true", help="only with all of the tags, not with any of them")
+    add("--tag", action="extend", type=_names, dest="tags", metavar="TAG", help="only with this tag or a tag below it; repeat: any of them may match")  # fmt: skip
+    add("--all-tags", action="store_true", help="all of the tags must match, not any of them")
     add("--not-tag", action="extend", type=_names, dest="not_tags", metavar="TAG", help="only without this tag")
     add("--agent", action="append", dest="agents", metavar="NAME", help="only by this author; repeat for more")
     add("--topic", help="only with this topic, or with a tag of this name")
     add("--time", metavar="WHEN", help='"last 24 hours", yesterday, "since monday", 2026-01, 2026-01-05..2026-01-10')
     add("--since", metavar="WHEN", help="from then on")
     add("--until", metavar="WHEN", help="up to then, that day included")
-    add("--where", action="append", metavar="CONDITION", help="severity=critical, 'impact.score>3', tags~auth, status!=open, evidence?; repeat for: all of them")  # fmt: skip
+    add("--where", action="append", metavar="CONDITION", help="severity=critical, 'impact.score>3', tags~auth, status!=open, evidence?; repeat: all must match")  # fmt: skip
     add("--pinned", action="store_true", default=None, help="only pinned memories")
     add("--min-priority", type=float, metavar="N", help="from 0 to 1: only with at least this priority")
     add("--min-importance", type=float, metavar="N", help="from 0 to 1")
@@ -224,7 +224,7 @@ def add_filters(parser: Parser) -> None:
         "--include-expired",
         action="store_true",
         default=None,
-        help="also memories that no longer hold or do not hold yet",
+        help="also memories that are expired or not valid yet",
     )
     add(
         "--include-archived",

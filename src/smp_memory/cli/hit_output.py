@@ -174,7 +174,7 @@ class Highlighter:
 def not_valid_left_out(memories: int) -> str:
     """The note that memories which do not hold now were left out."""
     were = (
-        "1 memory that does not hold now was" if memories == 1 else f"{memories:,} memories that do not hold now were"
+        "1 memory that is not valid now was" if memories == 1 else f"{memories:,} memories that are not valid now were"
     )
     return f"{were} left out."
 

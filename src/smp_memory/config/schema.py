@@ -317,7 +317,7 @@ SETTINGS = (
     Setting("hooks.log_told", True, Switch(), "Whether they log which memories they told, by id (`smp told`)."),
     Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
     Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),
-    Setting("copy_of", None, Origin(), "Of a session that `smp push` or `smp pull` copied: the store that writes it. Here nothing is written to it."),
+    Setting("copy_of", None, Origin(), "Set in a session that `smp push` or `smp pull` copied: the store that writes it. This store only reads it."),
     Setting("retention.enabled", False, Switch(), "Whether old memories are moved to the trash automatically."),
     Setting("retention.days.conversation", KINDS["conversation"].retention_days, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
     Setting("retention.days.decision", KINDS["decision"].retention_days, Whole(0, 36_500), "How long decisions are kept."),

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.search.port import SearchIndex
 
-SHARED_FILE_REASON = "holds in all sessions, read from a file for them"  # such a memory is not in the index
+SHARED_FILE_REASON = "applies to all sessions; read from a file for all sessions"  # such a memory is not in the index
 SHARES = {
     "state": 1 / 8,
     "wishes": 1 / 8,

@@ -54,15 +54,15 @@ class MetadataConflict:
     def message(self) -> str:
         """What differs, what holds, and what to write."""
         if self._unreadable:
-            what = f"{self._unreadable} cannot be read, and the other one holds"
+            what = f"{self._unreadable} cannot be read; the other side is used"
         elif self._names:
             differ = [
                 f"{'.'.join(name)} is {self._shown(self.fields, name)} or {self._shown(self._other, name)}"
                 for name in self._names
             ]
-            what = f"{'; '.join(differ)}. Until one is chosen the first value holds"
+            what = f"{'; '.join(differ)}. Until you choose one, the first value is used"
         else:
-            what = "the sides do not contradict each other, and what both say holds"
+            what = "the sides do not contradict each other; both are used"
         return (
             f"git left a merge conflict in the session's metadata: {what}. `smp git resolve` takes "
             "either side. Until then the metadata cannot be changed."

@@ -156,7 +156,7 @@ class Searcher:
         return self.rows.session_of(doc) or ""
 
     def doc(self, ref: str, scope: str = "") -> int | None:
-        """The doc of a visible memory, `session/ID`; names without a session are of `scope`."""
+        """The doc of a visible memory, `session/ID`; names without a session belong to `scope`."""
         session, _, id = ref.rpartition("/")
         name = f"{session or scope}/{id}"
         found = docs_of([name], self.rows)[name]

@@ -13,7 +13,7 @@
 | purge | weekly | removes what was deleted `lifecycle.purge_days` ago, announced a day before |
 
 Guarantees: no task that changes files by the calendar runs after the clock jumped (`smp_memory.lifecycle.clock_trust`); the report says
-so. A task that fails does not keep the others from running. With `dry_run` the report says what would be done and nothing is done.
+so. A task that fails does not keep the others from running. With `dry_run` the report says what would be done; nothing is changed.
 The times of the last runs are in `.smp/maintenance.json`; if it is lost, `smp maintain` runs every task, and opening the
 store begins all periods again.
 """
@@ -204,6 +204,9 @@ class _Maintenance:
     def _is_out_of_time(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
+    def _verb(self, past: str, base: str) -> str:
+        return f"would {base}" if self._dry_run else past
+
     # -- the tasks: each yields a line for what it did, or would do
 
     def _quota(self) -> Iterator[str]:
@@ -215,7 +218,7 @@ class _Maintenance:
                 continue
             report = compact(open_session(self._scope, name), target[1], dry_run=self._dry_run)
             if report:
-                yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
+                yield f"{self._verb('compacted', 'compact')} {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
 
     def _sessions_with_config(self) -> Iterator[tuple[str, Config]]:
         """The sessions with their settings. Those with a setting that cannot be used and that removal depends on are skipped."""
@@ -233,7 +236,7 @@ class _Maintenance:
         if not self._store.indexer.is_intact():
             if not self._dry_run:
                 self._store.indexer.rebuild()
-            yield "rebuilt the index"
+            yield f"{self._verb('rebuilt', 'rebuild')} the index"
         self._refresh_overviews()
 
     def _vectors(self) -> Iterator[str]:
@@ -248,7 +251,7 @@ class _Maintenance:
                 continue
             if not self._dry_run:
                 archive_session(self._scope, state.session, state.next.why, BY_MAINTENANCE)
-            yield f"archived {state.session}: {state.next.why}"
+            yield f"{self._verb('archived', 'archive')} {state.session} ({state.next.why})"
 
     def _refresh_overviews(self) -> None:
         """Renew what is made from memories: figures in metadata, overview files, files for all sessions."""
@@ -260,14 +263,14 @@ class _Maintenance:
     def _access(self) -> Iterator[str]:
         used, end = _logged_accesses(self._store)
         if self._dry_run:
-            yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
+            yield from (f"{name}: would write the uses of {_memories(len(those))}" for name, those in used.items())
             return
         for name, those in used.items():
             if not self._store.session(name).config.allows(WRITE):
                 continue
             count = _flush_access_counts(open_session(self._scope, name), those)
             if count:
-                yield f"{name}: uses of {_memories(count)}"
+                yield f"{name}: wrote the uses of {_memories(count)}"
         if end:
             self._store.access.remove_before(end)
             self._store.indexer.count_accesses(from_start=True)
@@ -280,7 +283,7 @@ class _Maintenance:
             if done is None or not done.can_fold:
                 return
             if done.ids:
-                yield f"{name}: folded the changes of {_memories(len(done.ids))}"
+                yield f"{name}: {self._verb('folded', 'fold')} the changes of {_memories(len(done.ids))}"
 
     def _retention(self) -> Iterator[str]:
         for name, config in self._sessions_with_config():
@@ -298,7 +301,7 @@ class _Maintenance:
             for why, ids in by_reason.items():
                 if not self._dry_run:
                     delete(session.scope, ids, why, BY_MAINTENANCE, False, False, {})
-                yield f"{name}: {_memories(len(ids))} to the trash, {why}"
+                yield f"{name}: {self._verb('moved', 'move')} {_memories(len(ids))} to the trash ({why})"
 
     def _purge(self) -> Iterator[str]:
         yield from self._purge_sessions()
@@ -328,7 +331,7 @@ class _Maintenance:
             if transition is not None and transition.state == PURGED:
                 if not self._dry_run and not self._purge_session(deleted):
                     continue
-                yield f"purged the session {deleted.session}: {transition.why}"
+                yield f"{self._verb('purged', 'purge')} the session {deleted.session} ({transition.why})"
             elif announces_purge(None, self._now, marks, times, self._evidence):
                 if not self._dry_run and not self._announce(deleted):
                     continue

@@ -72,7 +72,7 @@ def restore_session(scope: Scope, id: str, by: str | None) -> None:
 def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
     """Restore an archived session because it is opened or written to; returns a warning that says so."""
     restore_session(scope, id, by)
-    text = f"Session {id} was archived, and this use of it brought it back. `smp session archive {id}` packs it away again."
+    text = f"Session {id} was archived; using it restored it. `smp session archive {id}` archives it again."
     telemetry.emit("session", telemetry.WARNING, "session_brought_back", text, id)
     return text
 

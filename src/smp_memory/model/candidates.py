@@ -425,7 +425,7 @@ class Hits(list[Hit]):
             aggregations or {}
         )  # of all that match, by field and operation: {"importance": {"avg": 0.7}}
         self.problems = problems or []  # entries of the sessions asked for that could not be read
-        self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
+        self.left_out = left_out or []  # sessions archived or deleted during the query
         self.not_valid = 0  # matches left out because they do not hold at that time; include_expired=True finds them
         self.corrected: dict[str, str] = {}  # unknown words of the text, and the known ones that were searched as well
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does

@@ -280,7 +280,7 @@ class SessionHistory:
         else:
             message = (
                 f"{entry.id} stands here and at {first.file}:{first.line} with different text: it was edited on two branches, or "
-                "copied and edited. The one there holds; keep one of the two, or give this one an id of its own."
+                "copied and edited. The other one is used; keep one of the two, or give this one an id of its own."
             )
             self._report(entry, "conflicting_put", message, "error")
 

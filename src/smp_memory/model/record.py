@@ -76,7 +76,12 @@ def same(value: Any, other: Any) -> bool:
 
 
 class Record:
-    """One memory, now or as of a requested time."""
+    """One memory, now or as of a requested time. Read-only; its fields are attributes, also those that SMP does not know.
+
+    Besides the common fields and those of the type: `id`, `session`, `ref` (`session/ID`), `type`, `seq` (order of writing), `revision`,
+    `updated_by`, `deletion` (the entry that deleted it), `edited` (a person edited it in the file), `typed_by_hand` (a person or another
+    program typed it into the file).
+    """
 
     __slots__ = (
         "_created", "_data", "_notices", "_updated", "deletion", "edited", "id", "revision", "seq", "session", "type",

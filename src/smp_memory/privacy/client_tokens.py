@@ -141,7 +141,7 @@ class TokenBook:
                 if line.strip():
                     self._apply(line)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-                self.problems.append(f"line {number} of the tokens cannot be read, and grants nothing")
+                self.problems.append(f"line {number} of the tokens cannot be read; it grants nothing")
 
     def _apply(self, line: bytes) -> None:
         fields = json.loads(line)

@@ -119,7 +119,7 @@ def redaction_notice(kinds: dict[str, int]) -> str:
     names = ", ".join(f"{kind} ({count:,} times)" if count > 1 else kind for kind, count in kinds.items())
     allowed = [kind for kind in _OFTEN_ALLOWED if kind in kinds]
     hint = f" If you want them stored: smp config set {_OFF} {','.join(allowed)}" if allowed else ""
-    return f"redaction took out: {names}.{hint}"
+    return f"removed before saving: {names}.{hint}"
 
 
 def count_kinds(removals: Iterable[RedactedSpan]) -> dict[str, int]:

@@ -77,7 +77,7 @@ DELETED, NOT_VALID, HIDDEN = (
     "not valid",
     "hidden",
 )  # and, with those above, why a memory that it repeats does not
-REPEATS = "repeats what does not hold"
+REPEATS = "repeats a memory that is not valid"
 SILENCED = "older turn"
 _SUMMARY = "summary"  # made of turns
 _CERTAIN = 0.95  # a relevance above which differences say nothing

@@ -196,7 +196,7 @@ class Writer:
     # -- changes of memories
 
     def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
-        """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
+        """Change fields of a memory; None removes one. With `expected_revision`, raises Conflict if the revision differs."""
         author = changes.pop("updated_by", None) or by or self._author
         operation = Update(
             id_or_operation(id),

@@ -16,7 +16,7 @@ LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 
 def folded(memory: smp_memory.Memory) -> None:
     memory.query("database")
-    assert memory.maintain(only=["access"]).did == ["zz-old: uses of 1 memory"]
+    assert memory.maintain(only=["access"]).did == ["zz-old: wrote the uses of 1 memory"]
 
 
 def compacted(memory: smp_memory.Memory) -> None:

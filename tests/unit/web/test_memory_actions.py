@@ -255,7 +255,7 @@ def test_edited_secret_is_redacted_and_said(session: SessionMemory, client: Insp
     page = client.done("/memory/review/DEC-0001/edit", **values)
     assert secret not in session.get("DEC-0001").rationale
     assert secret not in page.html
-    assert "Redaction took out" in page.text
+    assert "Removed before saving" in page.text
 
 
 def test_turn_cannot_be_edited(session: SessionMemory, client: InspectorClient) -> None:

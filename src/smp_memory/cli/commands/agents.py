@@ -26,9 +26,9 @@ def context_arguments(parser: Parser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="the agent: its own state is included, that of others is not")
     parser.add_argument("--task", metavar="TEXT", help="what the agent is about to do, in your own words")
     parser.add_argument("--topic", metavar="TOPIC", help="only memories with this topic")
-    parser.add_argument("--tag", dest="tags", action="append", metavar="TAG", help="only memories with this tag; may be repeated, then one of them is enough")  # fmt: skip
-    parser.add_argument("--project", metavar="NAME", help="not from sessions of other projects (default: the project of the session)")  # fmt: skip
-    parser.add_argument("--user", metavar="NAME", help="not from sessions of other users (default: the user of the session)")  # fmt: skip
+    parser.add_argument("--tag", dest="tags", action="append", metavar="TAG", help="only memories with this tag; repeat: any of them may match")  # fmt: skip
+    parser.add_argument("--project", metavar="NAME", help="leave out sessions of other projects (default: the project of the session)")  # fmt: skip
+    parser.add_argument("--user", metavar="NAME", help="leave out sessions of other users (default: the user of the session)")  # fmt: skip
     parser.add_argument("--max-tokens", type=positive_int, default=1500, metavar="N", help="the token budget (default: 1500)")  # fmt: skip
     parser.add_argument("--turns", type=positive_int, default=20, metavar="N", help="the largest number of last turns (default: 20)")  # fmt: skip
     parser.add_argument("--explain", action="store_true", help="list instead which memories are included and which are left out, and why")  # fmt: skip

@@ -42,7 +42,7 @@ _TREND_STYLES = {"rising": "green", "new": "green", "falling": "yellow", "quiet"
 def analytics_arguments(parser: Parser) -> None:
     add_scope(parser)
     parser.add_argument("part", nargs="?", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)} (default: all of them)")  # fmt: skip
-    parser.add_argument("--time", metavar="RANGE", help='memories of a time: "last month", 2026-01')
+    parser.add_argument("--time", metavar="RANGE", help='only memories created in this time: "last month", 2026-01')
     parser.add_argument("--since", metavar="TIME", help="from then on: 2026-01-31, 2026-01-31T14:30:00Z")
     parser.add_argument("--until", metavar="TIME", help="up to then, that day included")
     parser.add_argument("--per", choices=("day", "week", "month"), default="week", help="the length of the periods of trends (default: week)")  # fmt: skip
@@ -54,7 +54,7 @@ def analytics_arguments(parser: Parser) -> None:
 def run_analytics(call: Invocation) -> None:
     """Show what is used, topic trends, what followed from decisions, what will happen, and decay rates that use suggests.
 
-    It covers all sessions unless --session names one. It changes nothing, and being shown here is no use of a memory.
+    It covers all sessions unless --session names one. It changes nothing, and does not count as use of a memory.
 
     Examples:
       smp analytics

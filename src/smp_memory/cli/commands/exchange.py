@@ -28,7 +28,7 @@ FORMATS = ("json", "jsonl", "yaml", "markdown")
 
 def export_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: standard output)")
-    parser.add_argument("--format", choices=(*FORMATS, "mcp-memory"), help="default: by the name of FILE, else json; mcp-memory: the knowledge graph as a memory.jsonl")  # fmt: skip
+    parser.add_argument("--format", choices=(*FORMATS, "mcp-memory"), help="the format (default: by the ending of FILE, else json); mcp-memory: the knowledge graph as memory.jsonl")  # fmt: skip
     add_scope(parser)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.add_argument("--anonymise", action="store_true", help="replace names of people, projects, paths, hosts and sessions by placeholders")  # fmt: skip

@@ -90,7 +90,7 @@ index_arguments = add_scope
 def run_index(call: Invocation) -> None:
     """Print a lookup index of a session as JSON, in the form of index.json of the original designs.
 
-    It is made when it is asked for; SMP keeps no index.json and reads none.
+    It is made when it is asked for; SMP neither keeps nor reads an index.json.
 
     Examples:
       smp index --json

@@ -324,8 +324,8 @@ def undo_arguments(parser: Parser) -> None:
 def run_undo(call: Invocation) -> int | None:
     """Take back your last change: a memory that you added, changed, deleted or restored, or several that you deleted together.
 
-    The change is shown first; a script needs --yes. With --author it is the last change of that author. What was taken back is a change,
-    too: run it again to get it back. Sessions and settings are not changed.
+    The change is shown first; a script needs --yes. With --author it is the last change of that author. Undoing is a change, too:
+    run it again to undo it. Sessions and settings are not changed.
 
     Examples:
       smp undo

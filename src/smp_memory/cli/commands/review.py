@@ -42,14 +42,14 @@ def review_arguments(parser: Parser) -> None:
     parser.add_argument("--type", help="with keep: decision, finding, learning or preference, if the turn proposes several or another one is right; with drop: only this proposal of the turn")  # fmt: skip
     parser.add_argument("--text", help="with keep: what to write in place of the turn's own words")
     parser.add_argument("--list", action="store_true", help="list the proposals, also on a terminal")
-    parser.add_argument("--limit", type=positive_int, default=20, metavar="N", help="at most so many; in a walk, look for so many at a time (default: 20)")  # fmt: skip
+    parser.add_argument("--limit", type=positive_int, default=20, metavar="N", help="the largest number; on a terminal, how many to look for at a time (default: 20)")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
 def run_review(call: Invocation) -> None:
     """Walk through sentences of turns that look like a decision, finding, learning or preference and were not written down.
 
-    They are found by rules and told to nobody. On a terminal you decide one by one, with single keys: keep it, edit it first, change its type, drop
+    Rules find them; agents are not shown them. On a terminal you decide one by one, with single keys: keep it, edit it first, change its type, drop
     it, skip it, or undo the last choice. In a pipe, with --list or --json they are listed. `keep` writes one down as a memory with the turn as its
     source; its confidence is `inferred` unless you give it a text of your own. `drop` forgets what a turn proposes.
 
@@ -132,7 +132,7 @@ class ProposalQueue:
 
     @property
     def empty_text(self) -> str:
-        return f"Nothing to write down was found in the turns of {self._call.scope_text}."
+        return f"No proposals were found in the turns of {self._call.scope_text}."
 
     def notes(self) -> Iterator[str]:
         """What somebody who looks for a proposal should know."""

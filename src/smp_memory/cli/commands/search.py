@@ -267,7 +267,7 @@ def _related_lines(call: Invocation, record: Record, related: list[Any]) -> Iter
 def watch_arguments(parser: Parser) -> None:
     add_words(parser)
     add_filters(parser)
-    parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help="end after so many seconds")
+    parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help="end after this many seconds")
 
 
 def run_watch(call: Invocation) -> None:

@@ -211,7 +211,7 @@ def run_trust(call: Invocation) -> None:
     replaced, trust it again.
 
     Trust covers the settings as they are. If the store's files, after a `git pull` or an edit, lower protection (less redaction,
-    earlier removal, more that is told or recorded), the trusted values hold until you run `smp trust` again, which shows the change.
+    earlier removal, more that is told or recorded), the trusted values apply until you run `smp trust` again, which shows the change.
 
     Examples:
       smp trust
@@ -235,7 +235,7 @@ def run_trust(call: Invocation) -> None:
                 "Set SMP_STATE_DIR to a folder of your own."
             )
     else:
-        raise UserError("Nothing was changed: the settings that you trusted before still hold.")
+        raise UserError("Nothing was changed: the settings that you trusted before still apply.")
     data = {"root": memory.root, "trusted": not call.options.revoke, "changed": before == call.options.revoke}
     if changes:
         data["settings"] = [

@@ -41,8 +41,8 @@ def _common_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="another name of what it is about; repeat for more",
     )
-    add("--valid-from", metavar="WHEN", help="the day or time from which it holds: 2026-02-01")
-    add("--valid-until", metavar="WHEN", help="the day, included, or the time until which it holds")
+    add("--valid-from", metavar="WHEN", help="the first day or time at which it is valid: 2026-02-01")
+    add("--valid-until", metavar="WHEN", help="the last day, or the time, until which it is valid")
     add("--importance", type=parse_json_or_text, metavar="N", help="from 0 to 1")
     add(
         "--confidence",

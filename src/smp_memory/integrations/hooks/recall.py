@@ -101,8 +101,8 @@ def _without_memories_notice(reader: Reader) -> str:
     if last is None:
         return ""
     return (
-        f"The last session ({last['session']}, {last['turns']} turns) left no decision, finding or learning. "
-        f"If something in it should last, write it down{_where_to_look(last)}."
+        f"The last session ({last['session']}, {last['turns']} turns) ended without a saved decision, finding or learning. "
+        f"If something in it should last, save it{_where_to_look(last)}."
     )
 
 
@@ -110,7 +110,7 @@ def _where_to_look(last: dict[str, Any]) -> str:
     """A pointer to the proposals of a session. Their text is not told: it was said in another conversation."""
     if not isinstance(last.get("proposing"), int) or not last["proposing"]:
         return ""
-    return f": smp review --session {last['session']} shows what turns of it propose"
+    return f": smp review --session {last['session']} lists what its turns propose"
 
 
 def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> str:
@@ -124,8 +124,8 @@ def _request_to_record(reader: Reader, event: HookEvent, state: HookSession) -> 
     if not proposals:
         return ""
     return (
-        "SMP: nothing of this conversation was written down yet. If one of these should last, record it in a sentence that stands alone "
-        f'(smp add decision "…" --session {state.session}; also finding, learning, preference; over MCP: remember); else go on.\n'
+        "SMP: no decision, finding or learning of this conversation was saved yet. If one of these should last, save it as a sentence that stands alone "
+        f'(smp add decision "…" --session {state.session}; also finding, learning, preference; over MCP: remember); otherwise continue.\n'
         + fence("\n".join(proposals))
     )
 

@@ -378,7 +378,7 @@ class _Recording:
         """Add the warnings and redactions of a stored record or an opened session to the notices for the conversation."""
         if record.redacted:
             redaction = redaction_notice(dict.fromkeys(record.redacted, 1))
-            self._state.add_notice(f"SMP recorded this conversation without some of its text: {redaction}")
+            self._state.add_notice(f"SMP records this conversation; {redaction}")
         for text in record.warnings:
             self._state.add_notice(f"SMP: {text}")
 

@@ -172,22 +172,22 @@ class RecallArguments(Arguments):
     session: str | None = Field(None, description=_SCOPE)
     types: list[str] = Field([], description="Only these types, see remember")
     tags: list[str] = Field([], description="Any of these tags")
-    agent: str | None = Field(None, description="Only what this one wrote")
+    agent: str | None = Field(None, description="Only memories by this author")
     topic: str | None = None
     time: str | None = Field(None, description=_TIME)
     where: dict[str, Any] = Field({}, description='Fields, such as {"severity": "critical", "status": "open"}')
     sort: Literal["relevance", "newest", "oldest", "priority", "importance"] | None = None
     min_relevance: float | None = Field(None, description="0 to 1. 0 lists weak matches, too")
-    include_expired: bool = Field(False, description="Also what does not hold now")
+    include_expired: bool = Field(False, description="Also memories that are not valid now")
     limit: int = Field(10, ge=1, le=100)
-    offset: int = Field(0, ge=0, description="next_offset of the answer before")
+    offset: int = Field(0, ge=0, description="next_offset of the previous answer")
     max_tokens: Tokens = 1500
 
 
 class RememberArguments(Arguments):
     type: Type
     text: str | None = Field(None, description="The memory itself, in one or two sentences that stand alone")
-    session: str | None = Field(None, description=_SESSION + "; global: holds in all")
+    session: str | None = Field(None, description=_SESSION + "; global: for all sessions")
     tags: list[str] = Field([])
     topic: str | None = None
     importance: float | None = Field(None, ge=0, le=1)
@@ -199,7 +199,7 @@ class RememberArguments(Arguments):
         {}, description="Any other field: role, name, path, agent, relations, aliases, valid_until, turn_ref"
     )
     author: str | None = Field(None, description="Who says so; default: you")
-    idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")
+    idempotency_key: str | None = Field(None, description="A repeated call with the same key stores nothing new")
 
     @classmethod
     def _rearrange(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -220,9 +220,9 @@ class RememberArguments(Arguments):
 class GetArguments(Arguments):
     ids: list[str] = Field(min_length=1, max_length=100, description=_REF)
     session: str | None = Field(None, description=_SESSION)
-    related: bool = Field(False, description="Also what they are connected with")
+    related: bool = Field(False, description="Also related memories")
     history: bool = Field(False, description="Also who changed what, and when")
-    start: int = Field(0, ge=0, description="next_start of the answer before, for a long text")
+    start: int = Field(0, ge=0, description="next_start of the previous answer, for a long text")
     max_tokens: Tokens = 4000
 
 

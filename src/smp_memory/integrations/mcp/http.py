@@ -313,7 +313,7 @@ class RequestGuard:
             about = "`smp token create` makes one" if self._clients.is_shared else "`smp mcp --http` says where it is"
             return PlainTextResponse(f"A bearer token is needed; {about}.\n", 401, needs)
         if client.token.is_limited and scope["path"] == METRICS_PATH:
-            return PlainTextResponse("This token is limited to some sessions; metrics are of all of them.\n", 403)
+            return PlainTextResponse("This token is limited to some sessions; metrics cover all of them.\n", 403)
         scope[KEY] = client
         return too_many(client)
 

@@ -82,7 +82,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         words = ", ".join(f"{one_line(word)} as {one_line(known)}" for word, known in hits.corrected.items())
         lines.append(f"(unknown words, searched also: {words})")
     if hits.not_valid:
-        lines.append(f"(left out: {hits.not_valid:,} that do not hold now; include_expired)")
+        lines.append(f"(left out: {hits.not_valid:,} that are not valid now; include_expired)")
     lines += _not_searched(hits.archived_not_searched)
     problems, notices = caller.context.problem_lines(hits.problems)
     data = {

@@ -351,7 +351,7 @@ def session_of_uri(uri: str) -> str:
 def page(caller: Caller, cursor: str | None) -> tuple[list[str], str | None]:
     """The ids of some sessions, newest first, and the cursor of the next ones."""
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise InvalidRecord("cursor: use the nextCursor of the answer before.", field="cursor")
+        raise InvalidRecord("cursor: use the nextCursor of the previous answer.", field="cursor")
     start = int(cursor or 0)
     ids = [session.id for _, session in reversed(caller.memory.sessions_by_time())]
     return ids[start : start + PAGE], str(start + PAGE) if start + PAGE < len(ids) else None

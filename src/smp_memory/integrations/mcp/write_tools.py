@@ -270,7 +270,7 @@ def _echoes(caller: Caller, refs: list[str], *, deleted: bool | None = None) -> 
 def _forget_reply(word: str, refs: list[str], text: str, redacted: dict[str, int], echoes: list[str]) -> Reply:
     """The reply about deleted, restored or erased memories; `redacted`: counts of what was redacted in the reason; `echoes` stay."""
     data = {"done": word, "count": len(refs), "ids": refs, "echoes": echoes or None, "redacted": redacted or None}
-    text += f"\nstays, and says the same: {', '.join(echoes)} (echoes takes it along)" if echoes else ""
+    text += f"\nstays, and says the same: {', '.join(echoes)} (echoes includes it)" if echoes else ""
     return plain_reply(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
 
 

@@ -157,7 +157,7 @@ class AccessGuard:
                 return await self._sign_in(scope, receive, headers)
             return self._opened(scope, headers, client)
         if client is not None and scope["path"] == METRICS_PATH and client.token.is_limited:
-            return PlainTextResponse("This token is limited to some sessions; metrics are of all of them.\n", 403)
+            return PlainTextResponse("This token is limited to some sessions; metrics cover all of them.\n", 403)
         if client is not None:
             scope[KEY] = client
             return None if scope["path"].startswith(_STATIC) else too_many(client)

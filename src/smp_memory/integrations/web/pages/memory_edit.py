@@ -46,7 +46,7 @@ _HINTS = {
     "tags": "One in a line. Dots make a hierarchy: security.login.",
     "aliases": "Other names of what it is about, one in a line.",
     "valid_from": "A day, 2026-11-30, or a time.",
-    "valid_until": "The last day on which it holds.",
+    "valid_until": "The last day on which it is valid.",
     "importance": "From 0 to 1.",
     "confidence": "From 0 to 1, or a word: explicit, high, medium, inferred, low.",
 }
