@@ -304,22 +304,6 @@ _LIVE = "SELECT number FROM {schema}.session WHERE state = 'live' AND (%s::text[
 class FedSession:
     """A session as one statement saw it, with its hot entries from `origin` on; -1: with those that are new."""
 
-    __slots__ = (
-        "bytes",
-        "ending",
-        "entries",
-        "generation",
-        "id",
-        "info",
-        "number",
-        "numbers",
-        "origin",
-        "person",
-        "project",
-        "state",
-        "version",
-    )
-
     def __init__(self, number: int, origin: int, id: str, facts: str) -> None:
         self.number, self.origin, self.id = number, origin, id
         (
