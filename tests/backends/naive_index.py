@@ -53,8 +53,7 @@ from smp_memory.text.memory_text import (
     turn_facts,
     wish_of,
 )
-from smp_memory.text.names import mistyped
-from smp_memory.text.spelling import LONG, MORE_THAN_ONE, REPLACED, SHORTEST, distance, simple_variants
+from smp_memory.text.names import LONG, MORE_THAN_ONE, REPLACED, SHORTEST, distance, mistyped, simple_variants
 from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency, stem
 from smp_memory.text.wildcards import RARITY, matches_terms, term_matcher
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.agents.party import Party
-from smp_memory.aio.pool import call as call
+from smp_memory.aio.faces import call as call
 from smp_memory.analytics import decay_rates, forecast, impact, usage
 from smp_memory.analytics.forecast import DecayCurve
 from smp_memory.analytics.report import Analytics

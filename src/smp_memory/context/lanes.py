@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.candidates import CandidateSearch
-    from smp_memory.context.request import ContextRequest
-    from smp_memory.context.trace import ContextCandidate
+    from smp_memory.context.trace import ContextCandidate, ContextRequest
     from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer

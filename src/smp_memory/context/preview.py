@@ -19,7 +19,6 @@ from __future__ import annotations
 from smp_memory.context.budget import count_tokens, section_of
 from smp_memory.context.builder import LAST_TURNS, MAX_TOKENS, context
 from smp_memory.context.candidates import CandidateSearch
-from smp_memory.context.request import ContextRequest
 from smp_memory.context.trace import (
     BELOW_FLOOR,
     CUT,
@@ -35,6 +34,7 @@ from smp_memory.context.trace import (
     OTHER_USER,
     REPEATED_TEXT,
     SHARE_USED,
+    ContextRequest,
     ContextTrace,
     TracedMemory,
 )

@@ -6,7 +6,7 @@
     problem   a memory cannot be read, could be lost, or is visible to those who must not see it
 
 A backend whose storage can be damaged in ways of its own derives from the examinations and adds checks and fixes (`store.file_checks`), or
-its store has a property `checks` (`store.postgres.server_check`). This module is below the store; the checks of every store and the registry
+its store has a property `checks` (`store.postgres.postgres_store`). This module is below the store; the checks of every store and the registry
 (`smp_memory.health.doctor`) are above it.
 
 Guarantees: `to_dict` gives JSON. `fix` names a safe fix (`FIXES`) if there is one, `advice` is a command or a sentence that says what to do

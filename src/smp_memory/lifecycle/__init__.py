@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle import maintenance as maintenance
     from smp_memory.lifecycle import open_session as open_session
     from smp_memory.lifecycle import review as review
-    from smp_memory.lifecycle import session_size as session_size
     from smp_memory.lifecycle import session_states as session_states
     from smp_memory.lifecycle import sessions as sessions
     from smp_memory.lifecycle import undo as undo
@@ -42,7 +41,6 @@ __getattr__ = door(
     "maintenance",
     "open_session",
     "review",
-    "session_size",
     "session_states",
     "sessions",
     "undo",
