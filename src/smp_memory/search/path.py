@@ -3,14 +3,12 @@
     query         check the options, search, note which memories were used
     search        the index of live sessions, as the viewer may see it; files for all sessions, and archives if the query says so
     search_index  candidates of the search port (a text query: by text, else by time) → score and priority (`Ranking`) → order → records,
-                  checked against the query → page. All in one snapshot: two calls of the port for most queries, one more for counts, for
-                  related memories, and for each further block of candidates.
+                  checked against the query → page. All in one snapshot: three calls of the port for most queries, more for counts, related memories and further blocks.
 
-A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and
-writes nothing but the access log.
+A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and writes nothing but the access log.
 
-Guarantees: every hit meets the query as its record is stored now; the order is the same for the same store,
-query and time. Decay moves a memory down by a bounded factor; decayed memories are left out only if the query says so.
+Guarantees: every hit meets the query as its record is stored now; the order is the same for the same store, query and time. Decay moves a memory
+down by a bounded factor; decayed memories are left out only if the query says so. Relevance is the number of a hook for the same words.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 import smp_memory
 from smp_memory import Memory
 from smp_memory.integrations.hooks.preview import preview_hook
-from smp_memory.integrations.hooks.verdict import Verdict, verdict
+from smp_memory.integrations.hooks.verdict import RecallVerdict, verdict
 
 PROMPT = "Which database are orders stored in, PostgreSQL or SQLite?"
 VAGUE = "how do we do orders and such things now?"
@@ -25,7 +25,7 @@ def memory(tmp_path: Path) -> Memory:
     return memory
 
 
-def ask(memory: Memory, prompt: str = PROMPT, id: str = "DEC-0001") -> Verdict:
+def ask(memory: Memory, prompt: str = PROMPT, id: str = "DEC-0001") -> RecallVerdict:
     record = memory.store.session("review").history([id]).histories[id].record("review")
     assert record is not None
     return verdict(memory, record, prompt)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
     from smp_memory.integrations.hooks.told import ShownEvent, ShownMemory
-    from smp_memory.integrations.hooks.verdict import Verdict
+    from smp_memory.integrations.hooks.verdict import RecallVerdict
     from smp_memory.model.record import Record
 
 _NEWEST = 20
@@ -71,7 +71,7 @@ def _tell_verdict(call: Invocation, record: Record | None, prompt: str, session:
     call.answer(found.to_dict(), _verdict_lines(found))
 
 
-def _verdict_lines(found: Verdict) -> Iterator[str]:
+def _verdict_lines(found: RecallVerdict) -> Iterator[str]:
     yield f"{paint('bold', found.answer.capitalize())}: {paint('cyan', found.ref)}"
     yield f"  {one_line(found.reason)}"
     if found.relevance is not None:

@@ -49,7 +49,7 @@ _CHANGES = {
 }
 
 
-class Verdict:
+class RecallVerdict:
     """The answer for one memory and one prompt."""
 
     def __init__(self, ref: str, answer: str, reason: str, change: str = "", relevance: float | None = None) -> None:
@@ -73,7 +73,7 @@ class Verdict:
         }
 
 
-def verdict(memory: Memory, record: Record, prompt: str, *, session: str | None = None) -> Verdict:
+def verdict(memory: Memory, record: Record, prompt: str, *, session: str | None = None) -> RecallVerdict:
     """Whether hooks tell this memory at this prompt; `session`: the SMP session of the conversation, else a new one."""
     config = memory.store.session(session).config if session and memory.store.sessions(id=session) else memory.config
     told, pointed = float(config["recall.min_relevance"]), float(config["recall.min_pointer"])
@@ -82,10 +82,12 @@ def verdict(memory: Memory, record: Record, prompt: str, *, session: str | None 
     return found
 
 
-def _verdict(memory: Memory, record: Record, prompt: str, session: str | None, told: float, pointed: float) -> Verdict:
+def _verdict(
+    memory: Memory, record: Record, prompt: str, session: str | None, told: float, pointed: float
+) -> RecallVerdict:
     ref = record.ref
     if record.deleted:
-        return Verdict(ref, NO, "It is deleted.", f"Restore it: smp restore {ref}")
+        return RecallVerdict(ref, NO, "It is deleted.", f"Restore it: smp restore {ref}")
     shown = preview_hook(memory, "prompt", prompt=prompt, session=session, limit=_CONSIDERED)
     item = next((each for each in (*shown.included, *shown.left_out) if each.ref == ref), None)
     if item is None:
@@ -93,19 +95,19 @@ def _verdict(memory: Memory, record: Record, prompt: str, session: str | None, t
     relevance = item.relevance
     if not item.reason:
         if item.lane != "pointers":
-            return Verdict(ref, YES, f"It reaches the floor of {told:g}.", "", relevance)
+            return RecallVerdict(ref, YES, f"It reaches the floor of {told:g}.", "", relevance)
         return _pointed(ref, relevance, told)
     return _left_out(item, shown, pointed)
 
 
-def _pointed(ref: str, relevance: float | None, told: float) -> Verdict:
+def _pointed(ref: str, relevance: float | None, told: float) -> RecallVerdict:
     if relevance is None or relevance >= told:
-        return Verdict(ref, POINTED, "It is about a file that is in use.", "", relevance)
+        return RecallVerdict(ref, POINTED, "It is about a file that is in use.", "", relevance)
     reason = f"It is below the floor of {told:g} from which memories are told in full."
-    return Verdict(ref, POINTED, reason, _lower("recall.min_relevance", relevance), relevance)
+    return RecallVerdict(ref, POINTED, reason, _lower("recall.min_relevance", relevance), relevance)
 
 
-def _left_out(item: PreviewItem, shown: Preview, pointed: float) -> Verdict:
+def _left_out(item: PreviewItem, shown: Preview, pointed: float) -> RecallVerdict:
     reason = f"{item.reason}: {item.detail}." if item.detail else f"{item.reason}."
     change = _CHANGES.get(item.reason, "").format(ref=item.ref)
     if item.reason == trace.BELOW_FLOOR:
@@ -114,8 +116,8 @@ def _left_out(item: PreviewItem, shown: Preview, pointed: float) -> Verdict:
         reason = f"{trace.BELOW_FLOOR}: {trace.below_floor(item.relevance or 0.0, pointed)}."
         change = _lower("recall.min_pointer", item.relevance or 0.0)
     if shown.nothing_because.endswith((" is off", " is 0")):
-        return Verdict(item.ref, NO, f"{shown.nothing_because}.", _set(shown.nothing_because), item.relevance)
-    return Verdict(item.ref, NO, reason[:1].upper() + reason[1:], change, item.relevance)
+        return RecallVerdict(item.ref, NO, f"{shown.nothing_because}.", _set(shown.nothing_because), item.relevance)
+    return RecallVerdict(item.ref, NO, reason[:1].upper() + reason[1:], change, item.relevance)
 
 
 def _lower(setting: str, relevance: float) -> str:
@@ -126,21 +128,23 @@ def _lower(setting: str, relevance: float) -> str:
     return f"Lower the floor for all memories: smp config set {setting} {value:g}"
 
 
-def _not_considered(memory: Memory, ref: str, prompt: str, shown: Preview) -> Verdict:
+def _not_considered(memory: Memory, ref: str, prompt: str, shown: Preview) -> RecallVerdict:
     """Of a memory that the search for the prompt did not find: why not, as a query explains it."""
     words, nothing = query_words(prompt), shown.nothing_because
     if nothing.endswith((" is off", " is 0")):
-        return Verdict(ref, NO, f"{nothing}.", _set(nothing))
+        return RecallVerdict(ref, NO, f"{nothing}.", _set(nothing))
     if not words:
-        return Verdict(ref, NO, "The prompt has no content words.", "Ask with words that say what it is about.")
+        return RecallVerdict(ref, NO, "The prompt has no content words.", "Ask with words that say what it is about.")
     if nothing.startswith("the store is not trusted"):
-        return Verdict(ref, NO, "The store is not trusted.", "Trust it: smp trust")
+        return RecallVerdict(ref, NO, "The store is not trusted.", "Trust it: smp trust")
     try:
         known = memory.explain(ref, words)
     except SMPError as error:
-        return Verdict(ref, NO, error.message)
+        return RecallVerdict(ref, NO, error.message)
     reasons = "; ".join(known.reasons).replace("the query", "the prompt") or "is behind the other matches"
-    return Verdict(ref, NO, f"It {reasons}.", _CHANGES[trace.CUT] if known.found else _OTHER_WORDS, known.relevance)
+    return RecallVerdict(
+        ref, NO, f"It {reasons}.", _CHANGES[trace.CUT] if known.found else _OTHER_WORDS, known.relevance
+    )
 
 
 def _set(nothing: str) -> str:
