@@ -210,7 +210,7 @@ PAGES = [
 
 
 def test_no_page_tells_anything_of_another_project(served: Server) -> None:
-    paths = {re.sub(r"\{.*", "", path) for path, _ in web._GET}
+    paths = {re.sub(r"\{.*", "", path) for path, _ in web.GET_PAGES}
     assert all(any(page.startswith(path) for page in PAGES) for path in paths)
     statuses = set()
     for path in PAGES:
