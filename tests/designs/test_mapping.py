@@ -1,4 +1,4 @@
-"""docs/designs.md names every method, error, metric and log event of the designs, and every name that it gives for one exists."""
+"""docs/reference/designs.md names every method, error, metric and log event of the designs, and every name that it gives for one exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smp_memory.integrations.store_metrics import STORE
 from smp_memory.observe import telemetry
 
 DOCS = Path(__file__).parents[2] / "docs"
-DOCUMENT = (DOCS / "designs.md").read_text("utf-8")
+DOCUMENT = (DOCS / "reference/designs.md").read_text("utf-8")
 
 # The names that each design lists: methods of its interfaces and classes, and functions that it shows.
 NAMES = {
