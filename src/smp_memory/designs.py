@@ -8,7 +8,7 @@
 
 `getByTopic` is `get_by_topic`, and so on; what a document calls asynchronous is a plain method. Every method takes a session, or its
 id, as its first argument, or leaves it out. Objects may have the names of the documents (`minPriority`) or those of Python.
-Queries give `Hits`; other methods that find memories give a list of records. docs/designs.md maps every name of the documents. New code uses
+Queries give `Hits`; other methods that find memories give a list of records. docs/reference/designs.md maps every name of the documents. New code uses
 `smp_memory.open`.
 """
 

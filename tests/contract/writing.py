@@ -8,7 +8,7 @@ from typing import Any
 from smp_memory.errors import DuplicateId, InvalidRecord, MemoryNotFound
 from tests.contract.fixture import COMMON, MINIMAL, ContractFixture, dump, is_same, raises
 
-# Aliases of fields in the original designs (docs/designs.md): type, alias, field, value.
+# Aliases of fields in the original designs (docs/reference/designs.md): type, alias, field, value.
 ALIASES = [
     ("decision", "timestamp", "created", "2026-01-11T10:00:00Z"),
     ("decision", "ts", "created", "2026-01-11T10:00:00Z"),

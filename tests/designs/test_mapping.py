@@ -1,4 +1,4 @@
-"""docs/designs.md names every method, error, metric and log event of the designs, and every name that it gives for one exists."""
+"""docs/reference/designs.md names every method, error, metric and log event of the designs, and every name that it gives for one exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smp_memory.integrations.store_metrics import STORE
 from smp_memory.observe import telemetry
 
 DOCS = Path(__file__).parents[2] / "docs"
-DOCUMENT = (DOCS / "designs.md").read_text("utf-8")
+DOCUMENT = (DOCS / "reference/designs.md").read_text("utf-8")
 
 # The names that each design lists: methods of its interfaces and classes, and functions that it shows.
 NAMES = {
@@ -186,7 +186,7 @@ def test_every_file_and_field_is_in_this_document_or_in_that_of_the_format(names
 
 
 def test_every_event_in_the_table_is_documented() -> None:
-    logging = (DOCS / "observability.md").read_text("utf-8")
+    logging = (DOCS / "reference/log-events.md").read_text("utf-8")
     events = {code for row in rows("## Log events") for code in codes(row[1]) if re.fullmatch(r"[a-z]+_[a-z_]+", code)}
     assert len(events) >= 12
     assert [event for event in sorted(events) if f"`{event}`" not in logging] == []

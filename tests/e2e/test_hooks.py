@@ -259,8 +259,8 @@ def test_session_without_memories_is_reported_once(project: Project) -> None:
         host.reply(f"Answer number {number}.")
     host.end()
     (name,) = project.sessions()
-    assert f"The last session ({name}, 4 turns) left no decision" in Host(project, "b").start()
-    assert "left no decision" not in Host(project, "c").start()
+    assert f"The last session ({name}, 4 turns) ended without a saved decision" in Host(project, "b").start()
+    assert "ended without a saved decision" not in Host(project, "c").start()
 
 
 def test_session_with_a_decision_is_not_reported(project: Project) -> None:
@@ -270,7 +270,7 @@ def test_session_with_a_decision_is_not_reported(project: Project) -> None:
         host.reply(f"Answer number {number}.")
     project.decide(OAUTH)
     host.end()
-    assert "left no decision" not in Host(project, "b").start()
+    assert "ended without a saved decision" not in Host(project, "b").start()
 
 
 # -- several at once

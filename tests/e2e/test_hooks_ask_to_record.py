@@ -137,7 +137,7 @@ def test_next_session_is_pointed_at_proposals_and_not_told_them(project: Project
     host.end()
     (session,) = project.sessions()
     notice = Host(project, "b").start().rpartition("The last session")[2]
-    assert f"({session}, 4 turns) left no decision" in notice
+    assert f"({session}, 4 turns) ended without a saved decision" in notice
     assert f"smp review --session {session}" in notice
     assert "cursor" not in notice
 

@@ -180,7 +180,7 @@ def test_every_event_is_documented() -> None:
     for path in source.rglob("*.py"):
         emitted.update(re.findall(r'telemetry\.\w+,\s+"([a-z_]+)"', path.read_text(encoding="utf-8")))
     emitted.update(["session_archived", "session_restored", "session_deleted", "session_undeleted", "session_purged"])
-    document = (source.parents[1] / "docs" / "observability.md").read_text(encoding="utf-8")
+    document = (source.parents[1] / "docs" / "reference" / "log-events.md").read_text(encoding="utf-8")
     assert len(emitted) >= 15
     assert [event for event in sorted(emitted) if f"`{event}`" not in document] == []
 

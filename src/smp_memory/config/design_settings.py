@@ -2,7 +2,7 @@
 
 Each key of a design is either translated, or known and without effect in SMP: such a key stays in the file, `Config.unused` names
 it, and it is reported once. A key whose value matches SMP's behaviour (`compression.enabled: false`) is not reported. A setting
-under SMP's own name takes precedence. See docs/designs.md.
+under SMP's own name takes precedence. See docs/reference/designs.md.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Where a design leaves something open:
 
 Guarantees: pure; every result is in 0..1; a pinned memory has 1; a memory from the future counts as new; the same inputs at
 the same time give the same number; `explain` gives the parts of exactly the number that `priority` gives. Decay alone
-never deletes or hides anything. See docs/designs.md.
+never deletes or hides anything. See docs/reference/designs.md.
 
 Times are integer microseconds since 1970 UTC. Confidence is a number or one of the words of `model.types`; impact is
 a word such as `high`, or None where a memory describes its impact otherwise.

@@ -1,6 +1,6 @@
 """Results of deletion, restoration, purge and erasure: what, by whom, when and why, never the content.
 
-The deletion records have the fields of design 003; see docs/designs.md.
+The deletion records have the fields of design 003; see docs/reference/designs.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Fields of memories:
     access_count, last_accessed, also in decay access: count and last
 
 Applied to the input of callers and to entries that SMP did not write. A field given in SMP's own form is never overwritten,
-and a value in an unexpected form is left unchanged. See docs/designs.md.
+and a value in an unexpected form is left unchanged. See docs/reference/designs.md.
 
 Arguments of `create_session`, which may also come as one object, `create_session({"user_id": "ada", "metadata": {…}})`:
 

@@ -8,7 +8,7 @@ Metrics belong to the process that counts them: a server exports its own, a comm
 here but computed when it is asked for (`smp_memory.integrations.store_metrics`); `smp_memory.integrations.prometheus` prints both.
 
 Log events go through the standard `logging` module. Every event has a logger `smp_memory.<component>`, a level, a name, a message, the
-session concerned and figures. docs/observability.md lists all of them; `smp_memory.observe.json_logging.JsonFormatter` writes them as JSON.
+session concerned and figures. docs/reference/log-events.md lists all of them; `smp_memory.observe.json_logging.JsonFormatter` writes them as JSON.
 Every event is counted, printed or not, except those for debugging: one for each operation, made only if somebody reads it
 (`debug_logger`), because a histogram counts operations.
 

@@ -1,4 +1,4 @@
-"""Each event of docs/observability.md is emitted when it should be; those with tests of their own are not repeated here."""
+"""Each event of docs/reference/log-events.md is emitted when it should be; those with tests of their own are not repeated here."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_every_documented_event_is_named_in_a_test() -> None:
     root = Path(telemetry.__file__).parents[3]
-    rows = [line for line in (root / "docs" / "observability.md").read_text("utf-8").splitlines() if line.startswith("| `smp_memory")]  # fmt: skip
+    rows = [line for line in (root / "docs" / "reference" / "log-events.md").read_text("utf-8").splitlines() if line.startswith("| `smp_memory")]  # fmt: skip
     documented = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[2])}
     tests = "\n".join(path.read_text("utf-8") for path in (root / "tests").rglob("test_*.py"))
     assert len(documented) > 30
