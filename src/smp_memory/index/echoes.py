@@ -6,7 +6,8 @@
 Guarantees: rows and text of a memory in one state give the same echoes, whatever was indexed first; at most `_MOST_TURNS` turns of those that
 were indexed before a memory, and `_MOST_MEMORIES` memories of one turn, are compared, of the memories with one clue the last `_MOST_SHARING`, and a term
 of more than `_MOST_DOCUMENTS` is no clue to turns. So indexing takes time in proportion to the memories, also where thousands of them say the same.
-Deleted memories and turns take part. A memory that another process has to compare is compared by the next one; an answer compares `MOST_AT_AN_ANSWER`.
+Deleted memories and turns take part. A memory that another process has to compare is compared by the next one; an answer compares `MOST_AT_AN_ANSWER`,
+one that does not search by meaning only if no more are waiting.
 """
 
 from __future__ import annotations
@@ -125,6 +126,12 @@ class EchoTable:
             self._rows.do_many("INSERT OR REPLACE INTO echo VALUES (?,?,?)", found)
 
     # -- turns that were indexed before a memory
+
+    def has_more_than(self, most: int) -> bool:
+        """Whether more new memories than this wait to be compared."""
+        if self._is_caught_up:
+            return False
+        return bool(self._rows.one("SELECT count(*) FROM (SELECT 1 FROM uncompared LIMIT ?)", (most + 1,)) > most)
 
     def catch_up(self, text: TextIndex, read: ReadRecords, most: int | None = None) -> None:
         """Compare new memories, or `most` of them, with the turns before them; `read` gives records. While another process writes, the next call does it."""

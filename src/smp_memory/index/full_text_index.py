@@ -191,7 +191,10 @@ class FullTextIndex:
         # It is known from here on, so that one which another process removes meanwhile is left; it covers nothing before `_enter`.
         index = self._index = self.feed.caught_up(None if sessions is None else list(sessions))
         self._sessions = set()
-        self._find_echoes(index, MOST_AT_AN_ANSWER)
+        if by_meaning or not index.echoes.has_more_than(
+            MOST_AT_AN_ANSWER
+        ):  # a list need not wait for those of a large import
+            self._find_echoes(index, MOST_AT_AN_ANSWER)
         if by_meaning:
             self.feed.add_vectors(index)
         self._enter(index, sessions, by_meaning)

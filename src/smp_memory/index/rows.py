@@ -71,7 +71,7 @@ _INDEXES = (
 )
 _INDEXES_OF_MANY = (  # with few memories they cost more space than the time they save is worth
     "INDEX IF NOT EXISTS memory_session ON memory(doc >> 24, created)",
-    "INDEX IF NOT EXISTS memory_type ON memory(type, created)",
+    "INDEX IF NOT EXISTS memory_type ON memory(type, created, deleted)",
     "INDEX IF NOT EXISTS memory_author ON memory(author, created)",
     "INDEX IF NOT EXISTS tag_doc ON tag(doc)",
     "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
