@@ -208,4 +208,5 @@ def test_index_that_another_process_replaces_while_this_one_looks_for_echoes_is_
     memory.session("s0").add_turn("user", "Which harbour?")
     memory.session("s0").erase("DEC-0001")
     assert memory.session("s0").find("DEC-0001") is None
+    memory.query("harbour")
     assert len(calls) > 1
