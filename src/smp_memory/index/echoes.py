@@ -7,7 +7,7 @@ Guarantees: rows and text of a memory in one state give the same echoes, whateve
 were indexed before a memory, and `_MOST_MEMORIES` memories of one turn, are compared, of the memories with one clue the last `_MOST_SHARING`, and a term
 of more than `_MOST_DOCUMENTS` is no clue to turns. So indexing takes time in proportion to the memories, also where thousands of them say the same.
 Deleted memories and turns take part. A memory that another process has to compare is compared by the next one; an answer compares `MOST_AT_AN_ANSWER`,
-one that does not search by meaning only if no more are waiting.
+one without a text only if no more are waiting.
 """
 
 from __future__ import annotations

@@ -162,6 +162,7 @@ class FullTextIndex:
         sessions: Sequence[str] | None = None,
         *,
         by_meaning: bool = False,
+        has_text: bool = False,
         is_follow_up: bool = False,
     ) -> T:
         """Run work on a searcher over these sessions (None: all); `is_follow_up`: the state of the snapshot will do, whatever it has."""
@@ -169,7 +170,7 @@ class FullTextIndex:
         try:
             for _ in range(2):
                 try:
-                    self._catch_up(sessions, by_meaning, is_follow_up)
+                    self._catch_up(sessions, by_meaning, has_text, is_follow_up)
                     return work(self._searcher(viewer))
                 except BaseException as error:
                     if not self.feed.recovers(self._index, error):
@@ -180,7 +181,7 @@ class FullTextIndex:
         finally:
             self.end(mutex)
 
-    def _catch_up(self, sessions: Sequence[str] | None, by_meaning: bool, is_follow_up: bool) -> None:
+    def _catch_up(self, sessions: Sequence[str] | None, by_meaning: bool, has_text: bool, is_follow_up: bool) -> None:
         if (
             self._index is not None
             and (is_follow_up or self._covers(sessions))
@@ -191,8 +192,8 @@ class FullTextIndex:
         # It is known from here on, so that one which another process removes meanwhile is left; it covers nothing before `_enter`.
         index = self._index = self.feed.caught_up(None if sessions is None else list(sessions))
         self._sessions = set()
-        if by_meaning or not index.echoes.has_more_than(
-            MOST_AT_AN_ANSWER
+        if (
+            by_meaning or has_text or not index.echoes.has_more_than(MOST_AT_AN_ANSWER)
         ):  # a list need not wait for those of a large import
             self._find_echoes(index, MOST_AT_AN_ANSWER)
         if by_meaning:
@@ -233,7 +234,8 @@ class FullTextIndex:
             return found
 
         sessions = None if request.related_to else request.sessions
-        return self.answer(work, request.viewer, sessions, by_meaning=request.by_meaning)
+        has_text = request.text is not None
+        return self.answer(work, request.viewer, sessions, by_meaning=request.by_meaning, has_text=has_text)
 
     def _complete(self, request: CandidateRequest, brief: list[Candidate]) -> list[Candidate]:
         """Candidates with everything that a request asks for, made of those that a search by text returned."""
