@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _ALONE = "import sys; from smp_memory.cli.main import main; sys.exit(main([]))"
 _PAGES = (
     ("agent view", "/", "", None),
-    ("agent view, a prompt", "/?kind=prompt&task={words}", "", None),
-    ("agent view, a task", "/?kind=context&agent=architect&task={words}", "", None),
+    ("agent view, a prompt", "/agent?kind=prompt&task={words}", "", None),
+    ("agent view, a task", "/agent?kind=context&agent=architect&task={words}", "", None),
     ("search as you type, hits", "/search?q={words}", "results", 50.0),
     ("search, hits and counts", "/search?q={words}", "", None),
     ("search, one common word", "/search?q=the", "results", 50.0),

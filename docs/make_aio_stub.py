@@ -68,7 +68,7 @@ class Stub:
         head = [
             _NOTE,
             *sorted(self.imports),
-            "from smp_memory.aio.pool import call as call",
+            "from smp_memory.aio.faces import call as call",
             f"__all__ = {aio.__all__}",
         ]
         return _formatted("\n".join([*head, *bodies]))

@@ -23,9 +23,9 @@ import smp_memory  # noqa: E402
 
 TASK = "how do we limit sign-in attempts"
 PICTURES = (
-    ("inspector-light", "light", "/?kind=context&agent=architect&session=checkout-review&task=how+do+we+limit+sign-in+attempts"),
-    ("inspector-dark", "dark", "/?kind=context&agent=architect&session=checkout-review&task=how+do+we+limit+sign-in+attempts"),
-    ("prompt", "light", f"/?kind=prompt&task={TASK.replace(' ', '+')}"),
+    ("inspector-light", "light", "/agent?kind=context&agent=architect&session=checkout-review&task=how+do+we+limit+sign-in+attempts"),
+    ("inspector-dark", "dark", "/agent?kind=context&agent=architect&session=checkout-review&task=how+do+we+limit+sign-in+attempts"),
+    ("prompt", "light", f"/agent?kind=prompt&task={TASK.replace(' ', '+')}"),
     ("search", "light", "/search?q=sign-in+limit"),
     ("memory", "light", "/memory/checkout-review/DEC-0002"),
     ("timeline", "light", "/session/checkout-review"),

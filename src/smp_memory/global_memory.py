@@ -41,6 +41,7 @@ _COPIED_FIELDS = (
     "confidence",
     "importance",
     "pinned",
+    "muted",
     "category",
     "context",
     "source",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.lifecycle.clock_trust import Evidence
     from smp_memory.lifecycle.compaction import CompactionReport
     from smp_memory.lifecycle.compaction_plan import Summariser
+    from smp_memory.lifecycle.conflicts import ConcurrentChange
     from smp_memory.lifecycle.consolidation import Duplicates
     from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.lifecycle.review import Proposal
@@ -145,19 +146,25 @@ class SessionMemory:
         set_session_setting(self._session.store, self._storage, name, value)
 
     def change_info(self, **changes: Any) -> SessionInfo:
-        """Change the session's metadata: user, agents, project, tags, context."""
+        """Change the session's metadata: user, agents, project, tags, context; `title` is in the context, None removes it."""
         names = ("user", "agents", "project", "tags", "context")
+        titled = {"title": changes.pop("title")} if "title" in changes else {}
         unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(names)}.", field=min(unknown)
+                f"{min(unknown)}: not a field of a session's metadata; it has title, {', '.join(names)}.",
+                field=min(unknown),
             )
         config = self.config
         removals: list[RedactedSpan] = []
 
         def change(info: SessionInfo) -> None:
             given = {name: getattr(info, name) for name in names}
-            fields, removals[:] = clean_metadata(config, validation.session_fields(**{**given, **changes}))
+            wanted: dict[str, Any] = {**given, **changes}
+            if titled:
+                rest = {name: value for name, value in (wanted["context"] or {}).items() if name != "title"}
+                wanted["context"] = {**rest, **titled} if titled["title"] else rest
+            fields, removals[:] = clean_metadata(config, validation.session_fields(**wanted))
             for name, value in fields.items():
                 setattr(info, name, value)
 
@@ -263,6 +270,14 @@ class SessionMemory:
         """Let a memory fade again."""
         return self._writer.unpin(id, by=by)
 
+    def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall: hooks, contexts and digests do not tell it; searches find it."""
+        return self._writer.mute(id, by=by)
+
+    def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
+        return self._writer.unmute(id, by=by)
+
     # -- reading
 
     def get(self, id: Any) -> Record:
@@ -294,6 +309,10 @@ class SessionMemory:
         if steps is None:
             raise self.missing(id_of(id))
         return steps
+
+    def conflicts(self, id: Any = None) -> list[ConcurrentChange]:
+        """The memories, or this one, with fields that two clones changed to different values; `update` with the right value settles one."""
+        return lifecycle.conflicts.open_conflicts(self._storage, None if id is None else id_of(id))
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time, from the files alone."""

@@ -41,9 +41,11 @@ from smp_memory.privacy.visibility import Viewer
 from smp_memory.search.ranking import count_records
 from smp_memory.text.echoes import is_beside, statement
 from smp_memory.text.memory_text import (
+    FIRST_MEMORIES,
     as_list,
     index_terms,
     label_key,
+    prompt_beginning,
     relations_of,
     role_number,
     statement_of,
@@ -51,8 +53,7 @@ from smp_memory.text.memory_text import (
     turn_facts,
     wish_of,
 )
-from smp_memory.text.names import mistyped
-from smp_memory.text.spelling import LONG, MORE_THAN_ONE, REPLACED, SHORTEST, distance, simple_variants
+from smp_memory.text.names import LONG, MORE_THAN_ONE, REPLACED, SHORTEST, distance, mistyped, simple_variants
 from smp_memory.text.tokenizer import STOP_WORDS, inverse_frequency, stem
 from smp_memory.text.wildcards import RARITY, matches_terms, term_matcher
 
@@ -73,6 +74,9 @@ class NaiveMemory:
         assert record is not None
         self.record: Record = record
         self.data = data
+        changes = [history.last.at] if history.last is not first else []
+        changes += [history.deletion.at] if history.deletion is not None else []
+        self.changes = [to_microseconds(to_moment(at)) for at in changes]
         kind = KINDS[first.type]
         self.terms = index_terms(data, first.id).split()
         self.tags = {key for each in as_list(data.get("tags")) if (key := label_key(each))}
@@ -124,6 +128,7 @@ class NaiveMemory:
         least, sure = request.min_importance, request.min_confidence
         return (
             (least is None or (each.importance is not None and each.importance >= least))
+            and (request.changed_since is None or any(at >= request.changed_since for at in self.changes))
             and (sure is None or (each.confidence is not None and each.confidence >= sure))
             and (not request.confidence or each.confidence in request.confidence)
             and (request.pinned is None or each.pinned is request.pinned)
@@ -414,14 +419,18 @@ class NaiveIndex:
     def activity(
         self, sessions: Sequence[str] | None = None, *, ids_from: int | None = None
     ) -> dict[str, SessionActivity]:
-        every = [each.candidate for each in self._memories(None).values()]
+        memories = list(self._memories(None).values())
+        every = [each.candidate for each in memories]
         found = {}
         for name in self._session_ids() if sessions is None else sessions:
             own = [each for each in every if each.session == name]
             used = max((each.last_access or 0 for each in own), default=0)
             ids = [each.id for each in own if ids_from is not None and each.position >= ids_from]
+            early = [each for each in memories if each.candidate.session == name][:FIRST_MEMORIES]
+            begun = (prompt_beginning(each.data) for each in early if not each.candidate.deleted)
+            prompt = next(filter(None, begun), "")
             last, has_deleted = own[-1].id if own else None, any(each.deleted for each in own)
-            found[name] = SessionActivity(len(own), own[0].written if own else 0, used, last, has_deleted, ids)
+            found[name] = SessionActivity(len(own), own[0].written if own else 0, used, last, has_deleted, ids, prompt)
         return found
 
     def saved_metadata(self, session: str | None = None) -> dict[str, Any]:

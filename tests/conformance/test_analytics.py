@@ -13,7 +13,7 @@ import smp_memory
 from smp_memory.analytics.report import PARTS
 from smp_memory.errors import InvalidQuery, SessionNotFound, SMPError, StoreClosed
 from smp_memory.files.layouts import NAMES
-from smp_memory.lifecycle import session_size
+from smp_memory.lifecycle import compaction
 from smp_memory.testing import MachineClock
 from tests.conformance.layout_files import by_hand, decisions_file, opened, visible
 from tests.conformance.test_incomplete_answers import damaged
@@ -133,7 +133,7 @@ def test_session_that_fills_up_has_the_forecast_of_its_size_report(tmp_path: Pat
         session.add_finding("word " * 400)
     (made,) = memory.analytics().forecast.sessions
     files, policy = memory.store.session("full"), memory.scope.policy()
-    expected = session_size.report(memory.store, files, files.config, policy, clock()).predicted_days_to_quota
+    expected = compaction.report(memory.store, files, files.config, policy, clock()).predicted_days_to_quota
     assert made.full_in_days == expected
     assert expected is not None
     assert 0 < expected < 200

@@ -60,7 +60,7 @@ def test_validate_and_doctor_name_file_and_line_and_what_to_write(tmp_path: Path
     session = opened(root)
     (problem,) = [each for each in session.validate().problems if each.code == "head_conflict"]
     assert (problem.path, problem.line, problem.severity) == (str(path), marker_line(path), "warning")
-    for words in ("'shop' or 'mall'", "'design' or 'review'", "<<<<<<<", "smp repair"):
+    for words in ("'shop' or 'mall'", "'design' or 'review'", "smp git resolve"):
         assert words in problem.message
     found = [each for each in session.memory.doctor().findings if "'shop' or 'mall'" in each.message]
     assert [(each.path, each.line) for each in found] == [(str(path), marker_line(path))]

@@ -183,6 +183,8 @@ OF_SESSION: dict[str, Do] = {
     "topics": in_session(lambda session: session.topics()),
     "transaction": in_session(_transaction),
     "unpin": in_session(lambda session: session.unpin("DEC-0001")),
+    "mute": in_session(lambda session: session.mute("DEC-0001")),
+    "unmute": in_session(lambda session: session.unmute("DEC-0001")),
     "update": in_session(lambda session: session.update("DEC-0001", rationale="because")),
     "update_agent_state": in_session(lambda session: session.update_agent_state("ada", {"step": 1})),
     "unrelate": in_session(lambda session: session.unrelate("DEC-0001", "FIND-0001", "resolves")),

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import smp_memory
-from smp_memory.exchange.comparison import lines_of
-from smp_memory.exchange.transfer import read_session
+from smp_memory.exchange.transfer import lines_of, read_session
 from tests.backends.naive_store import NAME
 from tests.exchange_stores import POSTGRES, Places
 

@@ -122,8 +122,21 @@ def test_store_with_broken_config_is_found(
 
 
 def test_quick_skips_heavy_checks(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ", 3 skipped (--quick)" in run(capsys, "--quick")
-    assert run(capsys, "--quick", "--verbose").count("skipped (") == 4
+    told = run(capsys, "--quick")
+    assert ", 2 skipped (--quick)" in told
+    assert "- secrets: metadata, cold segments and quarantine were not searched (--quick)" in told
+    assert run(capsys, "--quick", "--verbose").count("skipped (") == 3
+
+
+def test_notes_about_which_nothing_needs_to_be_done_are_one_line(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store / "sessions/review/findings.jsonl"
+    path.write_text(path.read_text().replace("no rate limit", "a rate limit"))
+    told = run(capsys)
+    assert "edited by hand" not in told
+    assert "· 1 note (contents 1): nothing needs to be done; smp doctor --verbose lists them" in told
+    assert "FIND-0001 was edited by hand." in run(capsys, "--verbose")
 
 
 def test_hostile_text_cannot_control_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

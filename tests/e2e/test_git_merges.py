@@ -302,6 +302,22 @@ def test_a_conflict_is_settled_by_removing_the_markers_and_writing_the_field(
     assert a.opened().get("FIND-0001").severity == "medium"
 
 
+@pytest.mark.parametrize("chosen", ["low", "critical", "medium"])
+def test_update_settles_a_conflict_with_either_value_or_another_one(
+    layout: str, chosen: str, play: Any, tmp_path: Path
+) -> None:
+    """Writing the value in use was no change, so it could not be chosen."""
+    ours, theirs = play(layout, conflicting)
+    a = copy_of(ours, tmp_path / "a", theirs.now)
+    [conflict] = a.opened().conflicts()
+    assert conflict.record.id == "FIND-0001"
+    assert [each.value for each in conflict.fields["severity"]] == ["low", "critical"]
+    a.write(lambda s: s.update("FIND-0001", severity=chosen), commit=None)
+    assert a.opened().conflicts() == []
+    assert a.opened().get("FIND-0001").severity == chosen
+    assert [step["changes"]["severity"]["to"] for step in a.opened().history("FIND-0001")[1:]] == ["low", "critical", chosen]  # fmt: skip
+
+
 def test_metadata_of_both_sides_is_united(layout: str, play: Any) -> None:
     def metadata_changed(origin: Clone) -> list[Clone]:
         a, b = origin.clone("a", 1), origin.clone("b", 2)

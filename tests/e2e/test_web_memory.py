@@ -146,7 +146,7 @@ def test_erasure_needs_the_typed_id(visitor: Visitor, session: SessionMemory) ->
 
 
 def test_memory_is_shown_beside_a_list_and_its_actions_work_there(visitor: Visitor, session: SessionMemory) -> None:
-    page = visitor.go("/?kind=context&task=OAuth")
+    page = visitor.go("/agent?kind=context&task=OAuth")
     page.locator("#told a.id", has_text="DEC-0001").first.click()
     aside = page.locator("#aside")
     aside.get_by_text("Use OAuth 2.0").first.wait_for()

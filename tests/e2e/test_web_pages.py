@@ -58,7 +58,7 @@ def visitor(browser: Browser, root: Path) -> Iterator[Visitor]:
 
 
 def test_agent_view_shows_the_exact_text_of_the_hook(visitor: Visitor, root: Path) -> None:
-    page = visitor.go("/")
+    page = visitor.go("/agent")
     page.fill("#task", "how many sign-in attempts do we allow")
     page.wait_for_selector("#told pre:has-text('Five sign-in attempts')")
     with smp_memory.open(root) as memory:
@@ -74,7 +74,7 @@ def _without_mark(text: str) -> str:
 
 
 def test_agent_view_says_what_was_left_out_when_the_floor_moves(visitor: Visitor) -> None:
-    page = visitor.go("/?kind=prompt&task=how+many+sign-in+attempts+do+we+allow&floor=0")
+    page = visitor.go("/agent?kind=prompt&task=how+many+sign-in+attempts+do+we+allow&floor=0")
     told = len(page.query_selector_all("#told .panel:not(.out) .item"))
     page.evaluate(
         "const floor = document.getElementById('floor'); floor.value = 1; floor.dispatchEvent(new Event('input', {bubbles: true}))"
@@ -131,7 +131,7 @@ def test_hostile_memories_are_inert(visitor: Visitor) -> None:
     assert not any("\u202e" in text or "\x1b" in text for text in texts)
     assert page.title() != "pwned"
     assert page.query_selector("main script, main iframe, main img") is None
-    page.goto(visitor.site.base + "/?kind=context&task=click+exe+script")
+    page.goto(visitor.site.base + "/agent?kind=context&task=click+exe+script")
     assert page.title() != "pwned"
 
 
@@ -160,6 +160,23 @@ def test_pages_are_reached_by_keys_alone(visitor: Visitor) -> None:
     page.wait_for_selector("#help:not([open])", state="attached")
 
 
+def test_home_shows_a_new_memory_at_once_and_is_walked_through_by_keyboard(visitor: Visitor, root: Path) -> None:
+    page = visitor.go("/search")
+    page.wait_for_selector("#live[data-state=on]")
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    page.wait_for_url(visitor.site.base + "/")
+    visitor.ready().wait_for_selector("#live[data-state=on]")
+    with smp_memory.open(root) as memory:
+        memory.session("review").add_decision("Sessions end after an hour", author="architect")
+    page.wait_for_selector("#decision .said:has-text('Sessions end after an hour')")
+    page.keyboard.press("j")
+    page.wait_for_selector(".item:focus")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/memory/review/"))
+
+
 def test_keys_work_before_the_other_scripts_are_loaded(visitor: Visitor) -> None:
     page = visitor.page
     held: list[Route] = []
@@ -178,7 +195,7 @@ def test_keys_work_before_the_other_scripts_are_loaded(visitor: Visitor) -> None
     visitor.errors.clear()  # of the requests that were held
 
 
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, 900, 390])
 def test_pages_have_no_accessibility_violations(browser: Browser, root: Path, width: int) -> None:
     found: list[str] = []
     with WebSite(root) as site:
@@ -195,8 +212,10 @@ def test_pages_have_no_accessibility_violations(browser: Browser, root: Path, wi
 
 PATHS = (  # other pages: test_web_memory.py and test_web_sessions.py
     "/",
-    "/?kind=context&agent=architect&task=make+the+sign-in+safer",
-    "/?kind=start",
+    "/?all=deleted",
+    "/agent",
+    "/agent?kind=context&agent=architect&task=make+the+sign-in+safer",
+    "/agent?kind=start",
     "/search?q=sign-in",
     "/search?tag=hostile",
     "/nothing-here",
@@ -206,7 +225,7 @@ PATHS = (  # other pages: test_web_memory.py and test_web_sessions.py
 def test_pages_work_without_scripts(browser: Browser, root: Path) -> None:
     with WebSite(root) as site:
         visitor = Visitor(browser, site, java_script_enabled=False)
-        page = visitor.go("/?kind=prompt&task=how+many+sign-in+attempts+do+we+allow")
+        page = visitor.go("/agent?kind=prompt&task=how+many+sign-in+attempts+do+we+allow")
         assert "Five sign-in attempts" in page.inner_text("#told pre")
         page = visitor.go("/search")
         page.fill("#q", "oauth")

@@ -415,7 +415,6 @@ BAD_MODULES = {"socket", "ssl", "http", "urllib", "pickle", "marshal", "shelve",
 BAD_CALLS = {"eval", "exec", "compile", "__import__"}
 LISTENING = {  # asyncio without a network: the event loop of the caller
     "aio/faces.py": {"asyncio"},
-    "aio/pool.py": {"asyncio"},
     # the only parts that do; tests/e2e/test_mcp_http.py has who is let in, test_mcp_http_slow.py for how long
     "integrations/mcp/http.py": {"socket", "asyncio"},  # asyncio: names of types
     "integrations/store_metrics.py": {"asyncio"},  # a thread of the server that asks for the metrics

@@ -121,6 +121,7 @@ def test_defaults():
             "recall_agents": True,
             "record": True,
             "ask_to_record": True,
+            "log_told": True,
             "start_tokens": 1200,
             "prompt_tokens": 500,
         },

@@ -359,6 +359,12 @@ class AgentMemory:
     def unpin(self, id: Any, *, by: str | None = None) -> Any:
         return self._writer.unpin(id, by=by)
 
+    def mute(self, id: Any, *, by: str | None = None) -> Any:
+        return self._writer.mute(id, by=by)
+
+    def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        return self._writer.unmute(id, by=by)
+
     def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""
         return self._writer.delete(id, reason, by=by)

@@ -14,9 +14,9 @@ from smp_memory.aio.faces import (
     AsyncSessionMemory,
     AsyncTransaction,
     AsyncWatch,
+    call,
 )
 from smp_memory.aio.faces import open_async as open
-from smp_memory.aio.pool import call
 
 __all__ = [
     "AsyncAgentMemory",

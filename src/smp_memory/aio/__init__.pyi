@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.agents.party import Party
-from smp_memory.aio.pool import call as call
+from smp_memory.aio.faces import call as call
 from smp_memory.analytics import decay_rates, forecast, impact, usage
 from smp_memory.analytics.forecast import DecayCurve
 from smp_memory.analytics.report import Analytics
@@ -24,6 +24,7 @@ from smp_memory.health.examination import HealthReport
 from smp_memory.lifecycle.clock_trust import Evidence
 from smp_memory.lifecycle.compaction import CompactionReport
 from smp_memory.lifecycle.compaction_plan import Summariser
+from smp_memory.lifecycle.conflicts import ConcurrentChange
 from smp_memory.lifecycle.consolidation import Duplicates
 from smp_memory.lifecycle.maintenance import MaintenanceReport
 from smp_memory.lifecycle.quota import SizeReport
@@ -482,7 +483,7 @@ class AsyncSessionMemory:
         """Change a setting of this session, checked first; None removes it. It holds for whoever opens the store next."""
 
     async def change_info(self, **changes: Any) -> SessionInfo:
-        """Change the session's metadata: user, agents, project, tags, context."""
+        """Change the session's metadata: user, agents, project, tags, context; `title` is in the context, None removes it."""
 
     async def add(
         self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any
@@ -554,6 +555,12 @@ class AsyncSessionMemory:
     async def unpin(self, id: Any, *, by: str | None = None) -> Any:
         """Let a memory fade again."""
 
+    async def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall: hooks, contexts and digests do not tell it; searches find it."""
+
+    async def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
+
     async def get(self, id: Any) -> Record:
         """The memory with this id. Raises MemoryNotFound, also for a deleted one. It counts as use; `find` does not."""
 
@@ -567,6 +574,9 @@ class AsyncSessionMemory:
 
     async def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
+
+    async def conflicts(self, id: Any = None) -> list[ConcurrentChange]:
+        """The memories, or this one, with fields that two clones changed to different values; `update` with the right value settles one."""
 
     async def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time, from the files alone."""
@@ -928,6 +938,8 @@ class AsyncAgentMemory:
     async def unrelate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any: ...
     async def pin(self, id: Any, *, by: str | None = None) -> Any: ...
     async def unpin(self, id: Any, *, by: str | None = None) -> Any: ...
+    async def mute(self, id: Any, *, by: str | None = None) -> Any: ...
+    async def unmute(self, id: Any, *, by: str | None = None) -> Any: ...
     async def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""
 
@@ -1114,6 +1126,12 @@ class AsyncTransaction:
 
     async def unpin(self, id: Any, *, by: str | None = None) -> Any:
         """Let a memory fade again."""
+
+    async def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall."""
+
+    async def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
 
     async def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""

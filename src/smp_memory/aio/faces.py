@@ -7,6 +7,10 @@ What a method returns is wrapped if it reads the store itself; everything else i
 Guarantees: the event loop's thread reads and writes no files. A write whose `await` has returned is stored. A write that is cancelled is stored
 whole or not at all. A transaction in which a call was cancelled is rolled back. `close` waits for calls that still run.
 Non-guarantees: after a cancelled write nobody knows whether it was stored; repeat it with the same `idempotency_key`.
+
+The pool: a call that was cancelled before it began is never made; one that has begun is finished, whoever waits for it. The interpreter
+exits when all calls are finished. Any number of event loops may call, and so may a forked child.
+Non-guarantees: a cancelled `await` ends at once, so its call may still run then.
 """
 
 from __future__ import annotations
@@ -14,11 +18,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from smp_memory.agents.agent_memory import AgentMemory
 from smp_memory.agents.party import Party
-from smp_memory.aio.pool import start
 from smp_memory.analytics.report import Analytics
 from smp_memory.errors import InvalidRecord
 from smp_memory.global_memory import GlobalMemory
@@ -39,6 +45,36 @@ if TYPE_CHECKING:
     from smp_memory.search.watch import Watch
 
     FaceType = TypeVar("FaceType", bound=type["Face"])
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS = 8  # writes that wait at the same time share a sync; more threads would compete with the event loop
+
+
+class _Pool:
+    """The pool of this process. It is not that of the event loop, which the program may fill with slow calls."""
+
+    def __init__(self) -> None:
+        self.threads = ThreadPoolExecutor(THREADS, "smp-aio")  # starts a thread when a call finds none idle
+
+
+_pool = _Pool()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=partial(_Pool.__init__, _pool))  # threads do not survive a fork
+
+
+async def call(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a blocking function in a thread of the pool, with the context variables of the caller, and return what it returns."""
+    return await asyncio.wrap_future(start(function, *args, **kwargs))
+
+
+def start(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+    """Start such a call without waiting for it."""
+    return _pool.threads.submit(copy_context().run, partial(function, *args, **kwargs))
+
 
 HIDDEN = ("addition", "opened", "scope", "store")  # for tools, which have them through `blocking`
 

@@ -45,7 +45,6 @@ def bar_list(
     *,
     width: float = 420,
     href: Callable[[str], str] | None = None,
-    unit: str = "",
 ) -> str:
     """Bars with names on the left and numbers on the right; `href` gives the address of a name."""
     row, size, names = 26, 12, min(160.0, width * 0.38)
@@ -61,9 +60,9 @@ def bar_list(
             svg.link(href(name), name, text) if href is not None else text,
             _bar(names + 10, y + 4, room, svg.LINE, 0.6),
             _bar(names + 10, y + 4, length, svg.ACCENT, 1),
-            svg.label(names + room + 18, y + 15, f"{value:,g}{unit}", size=size),
+            svg.label(names + room + 18, y + 15, f"{value:,g}", size=size),
         ]
-    said = ", ".join(f"{name} {value:,g}{unit}" for (name, _), value in zip(items[:20], numbers, strict=False))
+    said = ", ".join(f"{name} {value:,g}" for (name, _), value in zip(items[:20], numbers, strict=False))
     height, heading = 8 + row * max(len(items), 1), f"{title}: {said or 'nothing'}"
     return svg.chart(width, height, heading, parts, "bar-list", has_links=href is not None)
 

@@ -261,6 +261,7 @@ def _text(moment: datetime | None) -> str | None:
 
 # -- the priority of one memory over time
 
+RESOLUTION_DAYS = 30  # after which the effect of a new status is told
 STEPS = 96  # points of the past, and of the future
 
 
@@ -379,6 +380,24 @@ def _times(start: int, end: int, steps: int, marks: Iterable[int]) -> list[int]:
     """Evenly spaced times from start to end, and these marks between them."""
     even = (start + (end - start) * number // steps for number in range(steps + 1))
     return sorted({*even, *(at for at in marks if start < at < end)})
+
+
+def resolution_sentence(
+    record: Record, policy: Policy, now: datetime, status: str, count: int, last: int | None
+) -> str:
+    """What a new status does to the priority of a memory: at once, and in the time after it."""
+    time = to_microseconds(now)
+    later = time + round(RESOLUTION_DAYS * DAY)
+    before, after = DecayInputs.of(record, count, last), DecayInputs.of(record, count, last)
+    after.status, after.updated = status, time
+    if record.pinned or policy.priority(before, later) == policy.priority(after, later) == policy.priority(
+        before, time
+    ):
+        return "Its priority stays as it is."
+    return (
+        f"Its priority: {policy.priority(before, time):.2f} now, {policy.priority(after, time):.2f} when it is {status}, "
+        f"{policy.priority(after, later):.2f} after {RESOLUTION_DAYS} days; without that it would be {policy.priority(before, later):.2f} then."
+    )
 
 
 def sentence(curve: DecayCurve) -> str:

@@ -403,7 +403,7 @@ def _days_until_full(reader: FactReader, session: str, size: int, config: Config
         return None
     store = reader.scope.store
     policy = reader.scope.policy()
-    days = lifecycle.session_size.report(
+    days = lifecycle.compaction.report(
         store, store.session(session), config, policy, reader.now
     ).predicted_days_to_quota
     return days if days is not None and days <= _FULL_WITHIN_DAYS else None

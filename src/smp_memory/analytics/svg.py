@@ -96,9 +96,9 @@ def outline(points: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
-def area(points: list[tuple[float, float]], bottom: float, *, fill: str = ACCENT, opacity: float = 0.12) -> str:
+def area(points: list[tuple[float, float]], bottom: float) -> str:
     closed = [(points[0][0], bottom), *points, (points[-1][0], bottom)]
-    return f'<path d="{outline(closed)}Z" fill="{fill}" fill-opacity="{opacity:g}" stroke="none"/>'
+    return f'<path d="{outline(closed)}Z" fill="{ACCENT}" fill-opacity="0.12" stroke="none"/>'
 
 
 def dot(x: float, y: float, radius: float, *, fill: str = ACCENT, stroke: str = SURFACE) -> str:

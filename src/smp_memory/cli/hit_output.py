@@ -46,6 +46,7 @@ def status_text(record: Record) -> str:
     words = [data.get("severity"), record.status if is_always_said else data.get("status")]
     words += [validity_text(data)]
     words += ["pinned"] if record.pinned else []
+    words += ["not told to agents"] if record.muted else []
     words += ["edited by hand"] if record.edited else []
     words += ["typed in by hand"] if record.typed_by_hand else []
     return ", ".join(str(word) for word in words if word)

@@ -7,7 +7,7 @@ import sys
 
 from smp_memory.cli.render import Screen, one_line, truncate
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, UserError
-from smp_memory.model.session_info import full_session_name, is_short_name, names_of, short_session_name
+from smp_memory.model.session_info import LIVE, full_session_name, is_short_name, names_of, short_session_name
 from smp_memory.scope import join_workers
 
 TYPE_CHECKING = False
@@ -118,7 +118,7 @@ class Invocation:
         """The session of this name, else of --session or SMP_SESSION, else the last written, else (`create`) a new one."""
         name = name or self.session_name or self._find_default_session()
         if name is not None:
-            name = full_session_name(name, self.memory.store.sessions()) if is_short_name(name) else name
+            name = self.full_name(name, LIVE)
             session = self.memory.session(name, author=self.author)
             self._notify_settings(session.opened.storage.config.notices(session_only=True))
             return session
@@ -127,6 +127,10 @@ class Invocation:
         session = self.memory.create_session(author=self.author)
         self.notify(f"There is no active session; started {session.id}.")
         return session
+
+    def full_name(self, name: str, *states: str) -> str:
+        """The id of a session in one of these states, of its id or its short id."""
+        return full_session_name(name, self.memory.store.sessions(*states)) if is_short_name(name) else name
 
     def no_session_message(self) -> str:
         """The message for a store without an active session. After some weeks without use all may be archived."""

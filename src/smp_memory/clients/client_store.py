@@ -19,8 +19,15 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
-from smp_memory.clients.client_index import ClientAccess, ClientAudit, ClientIndex, ClientState
-from smp_memory.clients.rights import Rights, project_of, refusal
+from smp_memory.clients.client_index import (
+    ClientAccess,
+    ClientAudit,
+    ClientIndex,
+    ClientState,
+    Rights,
+    project_of,
+    refusal,
+)
 from smp_memory.errors import NotAllowed, SessionExists, SMPError
 from smp_memory.model.history import HOT
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, PURGED

@@ -67,20 +67,6 @@ def count_tokens(text: str) -> int:
 class ContextItem:
     """A memory that may be in the prompt: its text there, its score, and the reason for it."""
 
-    __slots__ = (
-        "_whole",
-        "names_session",
-        "prefix",
-        "record",
-        "ref",
-        "repeats",
-        "score",
-        "section",
-        "text",
-        "why",
-        "words",
-    )
-
     def __init__(
         self,
         record: Record,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from smp_memory.context.budget import count_tokens, fit_lanes, one_line
 from smp_memory.context.candidates import CandidateSearch
 from smp_memory.context.lanes import SHARED_FILE_REASON, ContextLanes
-from smp_memory.context.request import ContextRequest
+from smp_memory.context.trace import ContextRequest
 from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import InvalidQuery
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest

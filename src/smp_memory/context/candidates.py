@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from smp_memory.context.request import ContextRequest
+    from smp_memory.context.trace import ContextRequest
     from smp_memory.model.candidates import Candidate
     from smp_memory.model.types import Kind
     from smp_memory.privacy.visibility import Viewer

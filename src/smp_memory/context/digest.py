@@ -162,7 +162,7 @@ def _records(scope: Scope, kind: Kind) -> tuple[list[Record], bool]:
     hits = query(
         shared, None, {"types": kind.name, "sort": "newest", "limit": most * _READ_FACTOR, "track_access": False}
     )
-    current = [hit.record for hit in current_hits(hits)]
+    current = [hit.record for hit in current_hits(hits) if not hit.record.muted]
     if kind.has_severity:
         current.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return current[:most], len(current) > most or hits.more
@@ -178,7 +178,11 @@ def _wishes(scope: Scope) -> list[str]:
         wanted = [each for each in said if visible.allows(each.session)]
         records = index.records(wanted, viewer)
     found = (records.get(each.ref) for each in wanted)
-    return [_line(record, wish_of(record.given)) for record in found if record is not None and not record.deleted]
+    return [
+        _line(record, wish_of(record.given))
+        for record in found
+        if record is not None and not (record.deleted or record.muted)
+    ]
 
 
 def _line(record: Record, said: str = "") -> str:

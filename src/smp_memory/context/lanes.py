@@ -19,6 +19,8 @@ from smp_memory.context.trace import (
     BELOW_FLOOR,
     CUT,
     MATCHES,
+    MUTED,
+    MUTED_DETAIL,
     NOT_FOR_AGENT,
     OTHER_LABELS,
     REPEATED_KEY,
@@ -49,8 +51,7 @@ if TYPE_CHECKING:
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.candidates import CandidateSearch
-    from smp_memory.context.request import ContextRequest
-    from smp_memory.context.trace import ContextCandidate
+    from smp_memory.context.trace import ContextCandidate, ContextRequest
     from smp_memory.model.candidates import Candidate
     from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer
@@ -99,6 +100,7 @@ class ContextLanes:
         self._outdated: Mapping[str, str] = {}  # refs, and those of the newer memories
         self._replaced: Mapping[str, str] = {}
         self._spoken: dict[str, str] = {}  # refs of turns that repeat another candidate, and that one
+        self._muted_echoes: set[str] = set()  # refs of turns that repeat a memory that is turned off
         self._repeating: dict[str, str] = {}  # refs of turns that repeat what does not hold, and that memory
         self._ended: list[Judged] | None = None  # deleted and settled matches
         self._first_of_key: dict[str, str] | None = None  # the preference that holds for each key
@@ -227,6 +229,8 @@ class ContextLanes:
             return SUPERSEDED
         if candidate.ref in self._repeating:
             return REPEATS
+        if candidate.ref in self._muted_echoes:
+            return MUTED
         if known is not None and candidate.ref in self._spoken:
             return REPEATED_TEXT
         if record.ref in self._outdated:
@@ -234,13 +238,15 @@ class ContextLanes:
         reason = self._reason_to_exclude(record)
         if known is not None and self._search.is_for_task and record.given.get("topic"):
             return OTHER_LABELS  # it is about a subject; if the task is, too, the preference matches
-        if not reason and KINDS[record.type].is_named_by_key:
+        if reason in ("", MUTED) and KINDS[record.type].is_named_by_key:  # one that is off holds its key
             holds = _is_new(record, known) if known is not None else self._holds(record)
-            return "" if holds else REPEATED_KEY
+            return reason if holds else REPEATED_KEY
         return reason
 
     def _detail(self, reason: str, candidate: ContextCandidate, record: Record, replaced: Mapping[str, str]) -> str:
         """The same in a sentence that names the other memory, the status or the key."""
+        if reason == MUTED:
+            return MUTED_DETAIL
         if reason == REPEATED_TEXT:
             return f"{self._spoken[candidate.ref]} says the same"
         if reason in (SUPERSEDED, REPEATS):
@@ -275,6 +281,12 @@ class ContextLanes:
         states = {each.ref: state_of_repeated(each, known, allows, at) for each in known.matches if each.repeats}
         self._spoken = {turn: ref for turn, (state, ref) in states.items() if not state and ref in every}
         self._repeating = {turn: describe_repeated(ref, state) for turn, (state, ref) in states.items() if state}
+        echoed = {
+            turn: known.repeated[ref] for turn, (state, ref) in states.items() if not state and ref in known.repeated
+        }
+        for turn, record in zip(echoed, self._read(list(echoed.values())), strict=True):
+            if record is not None and record.muted:
+                self._muted_echoes.add(turn)
         found = {ref: last_successors(ref, known.newer, allows) for ref in every if ref in known.newer}
         return {ref: successors[0].ref for ref, successors in found.items() if successors}
 
@@ -330,6 +342,8 @@ class ContextLanes:
 
     def _reason_to_exclude(self, record: Record) -> str:
         kind = KINDS[record.type]
+        if record.muted:
+            return MUTED
         if record.ref in self._request.exclude:
             return ALREADY_TOLD
         if kind.is_named_by_key:

@@ -19,13 +19,14 @@ from __future__ import annotations
 from smp_memory.context.budget import count_tokens, section_of
 from smp_memory.context.builder import LAST_TURNS, MAX_TOKENS, context
 from smp_memory.context.candidates import CandidateSearch
-from smp_memory.context.request import ContextRequest
 from smp_memory.context.trace import (
     BELOW_FLOOR,
     CUT,
     EXPIRED,
     HIDDEN,
     MATCHES,
+    MUTED,
+    MUTED_DETAIL,
     NO_ROOM,
     NOT_FOR_AGENT,
     NOT_YET,
@@ -33,6 +34,7 @@ from smp_memory.context.trace import (
     OTHER_USER,
     REPEATED_TEXT,
     SHARE_USED,
+    ContextRequest,
     ContextTrace,
     TracedMemory,
 )
@@ -301,11 +303,13 @@ class OwnerSearch:
         return item
 
     def reason(self, record: Record) -> tuple[str, str] | None:
-        """Why the agent cannot get a memory, whatever its rank: hidden, of another user, not valid."""
+        """Why the agent cannot get a memory, whatever its rank: hidden, of another user, turned off, not valid."""
         if not self._viewer.sees(record):
             return HIDDEN, _hidden_detail(record)
         if not self._visible.allows(record.session):
             return OTHER_USER, self._session_detail(record.session)
+        if record.muted:
+            return MUTED, MUTED_DETAIL
         if not is_valid(record.given, self._at):
             since, _ = validity(record.given)
             is_later = since is not None and since > self._at

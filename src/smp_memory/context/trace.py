@@ -14,8 +14,9 @@ from smp_memory.search.succession import OUTDATED, REPEATS, SILENCED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from datetime import datetime
+    from typing import Any, Protocol
 
     from smp_memory.context.budget import ContextItem, Lane
     from smp_memory.model.candidates import Candidate, Hit
@@ -23,6 +24,54 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.search.port import SearchIndex
+
+    class SessionFilter(Protocol):
+        """Which sessions a context may contain (`smp_memory.context.visible_sessions`)."""
+
+        def allows(self, session: str) -> bool: ...
+
+        def sessions(self) -> list[str]: ...
+
+
+class ContextRequest:
+    """The arguments of a context, checked."""
+
+    __slots__ = (
+        "agent", "exclude", "max_tokens", "min_relevance", "notes", "now", "policy", "session", "tags", "task", "topic", "trace",
+        "turns", "visible_sessions",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        agent: str | None,
+        task: str | None,
+        topic: str | None,
+        session: str | None,
+        turns: int,
+        now: datetime,
+        policy: Any,
+        visible_sessions: SessionFilter,
+        max_tokens: int,
+        tags: Sequence[str] = (),
+        exclude: Collection[str] = (),
+        min_relevance: float = 0.0,
+        trace: ContextTrace | None = None,
+    ) -> None:
+        self.agent = agent
+        self.task = task
+        self.topic = topic
+        self.tags = list(tags)
+        self.session = session
+        self.turns = turns
+        self.now = now
+        self.policy = policy
+        self.visible_sessions = visible_sessions
+        self.max_tokens = max_tokens
+        self.notes: list[str] = []  # what the answer has to say
+        self.exclude = exclude  # refs of memories that are left out
+        self.min_relevance = min_relevance  # matches below it are left out
+        self.trace = trace  # gets what is considered and left out; None: nobody asks
+
 
 # -- reasons for which a memory is left out
 
@@ -39,10 +88,12 @@ REPEATED_KEY = "repeated key"
 REPEATED_TEXT = "repeated text"
 NOT_FOR_AGENT = "not for this agent"
 OTHER_LABELS = "other topic or tags"
+MUTED = "turned off for recall"
+MUTED_DETAIL = "somebody turned it off; `smp unmute` turns it on again"
 CUT = "cut by limit"
 REASONS = (
     BELOW_FLOOR, SUPERSEDED, OUTDATED, SILENCED, REPEATS, EXPIRED, NOT_YET, SETTLED, HIDDEN, NO_ROOM, SHARE_USED, ALREADY_TOLD, SAID_HERE, OTHER_USER, REPEATED_KEY,
-    REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, CUT,
+    REPEATED_TEXT, NOT_FOR_AGENT, OTHER_LABELS, MUTED, CUT,
 )  # fmt: skip
 
 MATCHES = ("matches", "written")  # lanes of memories that match the task

@@ -1,7 +1,7 @@
 """Export sessions with their whole history into a file, and import them again, optionally anonymised; copy them between stores.
 
 `api` has the functions for files, `file_format` the bytes of an export file. `store_copy` copies a whole store, `replication` exchanges
-single sessions between two stores, `outbox` keeps what could not be sent; both carry sessions by `transfer` and compare them by `comparison`.
+single sessions between two stores, `outbox` keeps what could not be sent; both carry sessions and compare them by `transfer`.
 A door: these modules are loaded when they are first used.
 """
 

@@ -2,7 +2,7 @@
 
 A session has one writing side. The other store has a copy of it: its setting `copy_of` names the writing store and how far it was copied,
 and as long as it is there nothing is written to the copy (`Config.require`). An exchange compares the two entry by entry
-(`comparison`) and sends what the copy lacks. What was erased, purged or redacted on the writing side is erased in the copy.
+(`transfer`) and sends what the copy lacks. What was erased, purged or redacted on the writing side is erased in the copy.
 
 Guarantees: repeatable; killed at any moment, the next exchange goes on. Nothing is sent twice. An entry that only the copy has is a conflict: it is
 named, both sides stay as they are, and nothing of this session is sent. A session that holds secrets by the rules of the receiving store is
@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.config.settings import COPY_OF
 from smp_memory.config.sources import BY_PATH
 from smp_memory.errors import Busy, SessionExists, SMPError, StorageError, StoreNotFound, UserError
-from smp_memory.exchange.comparison import MemoryConflict, checksum_of, compare, erasures_in
-from smp_memory.exchange.transfer import append_entries, create_copy, read_session
+from smp_memory.exchange.transfer import (
+    MemoryConflict,
+    append_entries,
+    checksum_of,
+    compare,
+    create_copy,
+    erasures_in,
+    read_session,
+)
 from smp_memory.model.deletions import Receipt
 from smp_memory.model.ids import new_uid, scheme_of
 from smp_memory.model.record import copied
@@ -32,8 +39,8 @@ from smp_memory.privacy.settings import count_kinds, redactor_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from smp_memory.exchange.comparison import Difference
     from smp_memory.exchange.file_format import Exported
+    from smp_memory.exchange.transfer import Difference
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.scope import Scope

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.config.schema import LOWERS
 from smp_memory.errors import SMPError, StorageCorrupt, UserError
-from smp_memory.exchange.comparison import compare
-from smp_memory.exchange.transfer import UNLIMITED_BYTES, append_entries, create_copy, read_session
+from smp_memory.exchange.transfer import UNLIMITED_BYTES, append_entries, compare, create_copy, read_session
 from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE
 from smp_memory.observe.incomplete import SESSION_GONE
 from smp_memory.observe.telemetry import observed

@@ -33,17 +33,19 @@ from smp_memory.git.entry_files import (
     unfold,
 )
 from smp_memory.git.metadata_merge import MergedMetadata, hunks, merge_mapping_files, merge_metadata_lines
+from smp_memory.git.renumbered import renumbered
 from smp_memory.model import ids
 from smp_memory.model.types import markdown_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from smp_memory.files.codec import Codec
     from smp_memory.git.entry_files import Key
 
+    Units = tuple[Sequence[Unit], Sequence[Unit], Sequence[Unit]]
     TextMerge = Callable[[bytes, bytes, bytes], bytes | None]  # git's text merge of base, ours, theirs; None: conflict
 
 _NOT_COMPARED = frozenset(
@@ -60,11 +62,16 @@ _END: Key = ("end of the file",)
 class Merged:
     """The merged bytes, and a sentence for each conflict, without content."""
 
-    __slots__ = ("conflicts", "data")
+    __slots__ = ("_units", "conflicts", "data")
 
-    def __init__(self, data: bytes, conflicts: list[str]) -> None:
+    def __init__(self, data: bytes, conflicts: list[str], units: Units = ((), (), ())) -> None:
         self.data = data
         self.conflicts = conflicts
+        self._units = units  # the first entries that ours and theirs added, and all entries
+
+    def renumbered(self, metadata: bytes) -> list[str]:
+        """A sentence for each memory whose id the merge changes; `metadata` names the largest numbers that were given out."""
+        return renumbered(*self._units, metadata)
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes, path: str, text_merge: TextMerge | None = None) -> Merged:
@@ -203,7 +210,8 @@ class _Merge:
             parts.append(metadata.text)
         parts.append(self._merge_outer("trailer"))
         conflicts = [about for hunk in self.hunks for about in hunk.about] + (metadata.conflicts if metadata else [])
-        return Merged(b"".join(parts), conflicts)
+        added = [[unit for key, unit in side.added.items() if key[0] == PUT] for side in (self.ours, self.theirs)]
+        return Merged(b"".join(parts), conflicts, (added[0], added[1], list(chosen.values())))
 
     # -- entry by entry
 

@@ -2,7 +2,7 @@
 
 Guarantees: exit code 0 only when every entry was merged without a conflict; 1 for anything else, which git shows as a
 conflict. If the files cannot be merged entry by entry, for whatever reason, %A gets git's own text merge; if that fails as
-well, both sides as a whole between conflict markers. No side is ever lost. No store is opened; nothing but the three files is read.
+well, both sides as a whole between conflict markers. No side is ever lost. No store is opened; only the three files are read, and the metadata beside them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from smp_memory.git.merge import Merged
 
 _DERIVED = b"# Made by SMP from the memories of this session."  # overviews, which maintenance rewrites
 _SHOWN_CONFLICTS = 20
+_NEXT = "smp: both sides are kept. To see them and choose: smp git resolve"
 
 
 def main(words: list[str]) -> int:
@@ -39,7 +42,7 @@ def main(words: list[str]) -> int:
 def _merged(base: bytes, ours: bytes, theirs: bytes, path: str) -> Merged:
     from smp_memory.git.merge import merge
 
-    return merge(base, ours, theirs, path, _text_merge)
+    return merge(base, ours, theirs, path, text_merge)
 
 
 def _finish(target: str, path: str, merged: Merged) -> int:
@@ -49,7 +52,30 @@ def _finish(target: str, path: str, merged: Merged) -> int:
         print(f"smp: {path}: {about}", file=sys.stderr)
     if len(merged.conflicts) > _SHOWN_CONFLICTS:
         print(f"smp: {path}: {len(merged.conflicts) - _SHOWN_CONFLICTS} more conflicts", file=sys.stderr)
+    _report_renumbered(path, merged)
+    if merged.conflicts:
+        print(_NEXT, file=sys.stderr)
     return 1 if merged.conflicts else 0
+
+
+def _report_renumbered(path: str, merged: Merged) -> None:
+    try:
+        said = merged.renumbered(b"\n".join([*_metadata_beside(path), merged.data]))
+    except Exception:  # what is said of a merge does not decide whether it succeeds
+        return
+    for each in said[:_SHOWN_CONFLICTS]:
+        print(f"smp: {path}: {each}", file=sys.stderr)
+
+
+def _metadata_beside(path: str) -> Iterator[bytes]:
+    """The metadata of the session, whose numbers include those of purged memories."""
+    import os
+
+    folder = os.path.dirname(path)
+    for place in (folder, os.path.dirname(folder)):  # a memory of `markdown` may have a file of its own in a folder
+        for name in ("manifest.json", "metadata.yaml"):
+            if os.path.isfile(os.path.join(place, name)):
+                yield _read(os.path.join(place, name))
 
 
 def _fall_back(words: list[str], error: Exception) -> int:
@@ -60,7 +86,7 @@ def _fall_back(words: list[str], error: Exception) -> int:
     is_foreign = isinstance(error, NotAStoreFile)
     if not is_foreign:
         why = str(error) if isinstance(error, CannotMerge) else f"{type(error).__name__}"
-        print(f"smp: {path}: merged as text ({why}). Look at the file, then: smp validate", file=sys.stderr)
+        print(f"smp: {path}: merged as text ({why}). {_NEXT.removeprefix('smp: ')}", file=sys.stderr)
     code, data = _merge_file(base, ours, theirs)
     if data is None:
         data = b"".join(
@@ -72,22 +98,30 @@ def _fall_back(words: list[str], error: Exception) -> int:
     return 0 if is_foreign and code == 0 else 1
 
 
-def _merge_file(base: str, ours: str, theirs: str) -> tuple[int, bytes | None]:
+def _merge_file(base: str, ours: str, theirs: str, style: str = "") -> tuple[int, bytes | None]:
     """The number of conflicts and the text that `git merge-file` gives; None if it cannot (binary files, no git)."""
     import subprocess
 
     labels = ("-L", "ours", "-L", "base", "-L", "theirs")
+    words = ["git", "merge-file", "-p", *([style] if style else []), *labels, ours, base, theirs]
     try:
-        done = subprocess.run(
-            ["git", "merge-file", "-p", *labels, ours, base, theirs], capture_output=True, check=False
-        )
+        done = subprocess.run(words, capture_output=True, check=False)
     except OSError:
         return 1, None
     return (done.returncode, done.stdout) if 0 <= done.returncode < 128 else (1, None)
 
 
-def _text_merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+def text_merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Git's merge of three texts; None if there is a conflict."""
+    return next((data for code, data in _text_merges(base, ours, theirs, "") if code == 0), None)
+
+
+def text_merges(base: bytes, ours: bytes, theirs: bytes) -> list[bytes]:
+    """Git's merge of three texts with its markers, in each style that a user may have set."""
+    return [data for _, data in _text_merges(base, ours, theirs, "", "--diff3", "--zdiff3") if data is not None]
+
+
+def _text_merges(base: bytes, ours: bytes, theirs: bytes, *styles: str) -> list[tuple[int, bytes | None]]:
     import os
     import tempfile
 
@@ -97,8 +131,7 @@ def _text_merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
             paths.append(os.path.join(folder, name))
             with open(paths[-1], "wb") as file:
                 file.write(data)
-        code, merged = _merge_file(*paths)
-    return merged if code == 0 else None
+        return [_merge_file(paths[0], paths[1], paths[2], style) for style in styles]
 
 
 def _with_line_end(path: str) -> bytes:

@@ -39,6 +39,13 @@ class MetadataConflict:
         self._unreadable = unreadable  # the side that cannot be read
         self.is_derived = False  # only figures differ, which SMP computes anew
 
+    def values(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields that differ, on the side of this clone and on the other."""
+        mine, other = (
+            {".".join(name): _value(side, name) for name in self._names} for side in (self.fields, self._other)
+        )
+        return mine, other
+
     @property
     def is_open(self) -> bool:
         """Whether a person has something to decide."""
@@ -57,9 +64,8 @@ class MetadataConflict:
         else:
             what = "the sides do not contradict each other; both are used"
         return (
-            f"git left a merge conflict in the session's metadata: {what}. Take the lines with the markers <<<<<<<, ======= and "
-            ">>>>>>> out of the file and leave one line for each field, or let `smp repair` keep what holds and set both sides "
-            "aside. Until then the metadata cannot be changed."
+            f"git left a merge conflict in the session's metadata: {what}. `smp git resolve` takes "
+            "either side. Until then the metadata cannot be changed."
         )
 
     def resolution(self) -> str:
@@ -72,11 +78,16 @@ class MetadataConflict:
         return b"".join(json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in (self.fields, self._other))
 
     def _shown(self, fields: dict[str, Any], name: tuple[str, ...]) -> str:
-        value: Any = fields
-        for part in name:
-            value = value.get(part) if isinstance(value, dict) else None
+        value = _value(fields, name)
         text = "not there" if value is None else repr(value)
         return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _value(fields: dict[str, Any], name: tuple[str, ...]) -> Any:
+    value: Any = fields
+    for part in name:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def decode_metadata(layout: Layout, data: bytes, session: str, conflict: MetadataConflict | None = None) -> SessionInfo:
@@ -98,7 +109,10 @@ def find_conflict(layout: Layout, data: bytes) -> MetadataConflict | None:
         return MetadataConflict(line, side, side, [], "the side of this clone" if mine is None else "the other side")
     from smp_memory.git.metadata_merge import merge_mappings, without_figures
 
-    found = MetadataConflict(line, *merge_mappings(_decode_side(layout, base) or {}, mine, other))
+    known = (
+        _decode_side(layout, base) if layout.info_file else None
+    )  # the lines of a log around the hunk are from either side
+    found = MetadataConflict(line, *merge_mappings(known or {}, mine, other))
     found.is_derived = without_figures(mine) == without_figures(other)
     return found
 

@@ -1,7 +1,7 @@
 """Calls of the `git` program: root of a work tree, its settings, and staged files.
 
 Guarantees: only reading commands and `git config --local`; no command that starts other programs which a repository names.
-`find` costs no process where no `.git` is found upwards. If git is missing or rejects a repository, there is no repository.
+`find` costs no process where no `.git` is found upwards, `WorkTree` none. If git is missing or rejects a repository, there is no repository.
 """
 
 from __future__ import annotations
@@ -91,6 +91,27 @@ class Repository:
                 objects[path] = facts.split(" ")[1]
         return objects
 
+    def unmerged(self, below: str) -> dict[str, dict[int, str]]:
+        """The files that git could not merge: the object ids of base (1), ours (2) and theirs (3), by path."""
+        listed = self._call("ls-files", "--unmerged", "-z", "--", below or ".") or b""
+        found: dict[str, dict[int, str]] = {}
+        for row in filter(None, listed.decode(errors="surrogateescape").split("\0")):
+            facts, _, path = row.partition("\t")
+            _, id, stage = facts.split(" ")
+            found.setdefault(path, {})[int(stage)] = id
+        return found
+
+    def operation(self) -> tuple[str, str]:
+        """What git is in the middle of, and the name of the other side's commit; empty if nothing."""
+        found = self._call("rev-parse", "--git-dir")
+        folder = os.path.join(self.top, found.decode(errors="surrogateescape").rstrip("\n")) if found else ""
+        return operation_in(folder)
+
+    def author_of(self, commit: str) -> str:
+        """The short id of a commit and its author; empty if there is no such commit."""
+        output = self._call("log", "-1", "--format=%h %an", commit, "--") if commit else None
+        return output.decode(errors="replace").strip() if output else ""
+
     def contents(self, objects: list[str]) -> dict[str, bytes]:
         """The bytes of objects, by id, in one process."""
         data = self._call("cat-file", "--batch", given="".join(f"{each}\n" for each in objects).encode()) or b""
@@ -117,24 +138,90 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
 
+_OPERATIONS = (  # in the order in which they are looked for: a rebase uses the files of a cherry-pick
+    ("rebase-merge", "rebase", "REBASE_HEAD"),
+    ("rebase-apply", "rebase", "REBASE_HEAD"),
+    ("CHERRY_PICK_HEAD", "cherry-pick", "CHERRY_PICK_HEAD"),
+    ("REVERT_HEAD", "revert", ""),
+    ("MERGE_HEAD", "merge", "MERGE_HEAD"),
+)
+
+
+def operation_in(git_folder: str) -> tuple[str, str]:
+    """What git is in the middle of, by the files in its folder, and the name of the other side's commit."""
+    if git_folder:
+        for name, operation, commit in _OPERATIONS:
+            if os.path.lexists(os.path.join(git_folder, name)):
+                return operation, commit
+    return "", ""
+
+
+# -- without a process of git
+
 NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone does not have: git merges the store as plain text."
+GONE_DRIVER = (
+    "The merge driver of this clone is {}, which does not exist any more: git leaves out what the other side wrote."
+)
+_DRIVER = re.compile(
+    r"""^[ \t]*\[merge[ \t]+"smp"\][^\[]*?^[ \t]*driver[ \t]*=[ \t]*(\S[^\n]*)""", re.MULTILINE | re.IGNORECASE
+)
+_INCLUDE = re.compile(r"^[ \t]*\[include", re.MULTILINE | re.IGNORECASE)
 
 
-def merges_without_driver(root: str) -> str | None:
-    """The work tree whose attributes name SMP's merge driver while git has none configured; None otherwise."""
-    folder = os.path.realpath(root)
-    while True:
-        if _names_driver(os.path.join(folder, ".gitattributes")):
-            repository = Repository.find(root)
-            return repository.top if repository is not None and repository.setting(DRIVER) is None else None
-        parent = os.path.dirname(folder)
-        if parent == folder or os.path.exists(os.path.join(folder, ".git")):
-            return None
-        folder = parent
+class WorkTree:
+    """What the files of a clone say about the merging of a store. Reading them costs no process, so `smp` alone can do it."""
+
+    def __init__(self, top: str) -> None:
+        self.top = top
+        self._folder = os.path.join(top, ".git")
+        if not os.path.isdir(self._folder):  # a further work tree, or a submodule
+            named = _text(self._folder).partition("gitdir:")[2].strip()
+            self._folder = os.path.join(top, named) if named else ""
+
+    @classmethod
+    def with_driver(cls, root: str) -> Self | None:
+        """The work tree of a store whose attributes name the merge driver; None for any other store."""
+        folder, is_named = os.path.realpath(root), False
+        while True:
+            is_named = is_named or _USES_DRIVER.search(_text(os.path.join(folder, ".gitattributes"))) is not None
+            if os.path.lexists(os.path.join(folder, ".git")):
+                return cls(folder) if is_named else None
+            folder, below = os.path.dirname(folder), folder
+            if folder == below:
+                return None
+
+    @property
+    def operation(self) -> str:
+        return operation_in(self._folder)[0]
+
+    def driver_problem(self) -> str:
+        """Why git cannot use the merge driver: no configuration file of git has it, or its program is gone; empty if it can."""
+        if not self._folder:
+            return ""
+        shared = os.path.join(self._folder, _text(os.path.join(self._folder, "commondir")).strip())
+        paths = os.path.join(self._folder, "config.worktree"), os.path.join(shared, "config"), *_user_files()
+        texts = list(map(_text, paths))
+        command = next((found[1] for found in map(_DRIVER.search, texts) if found), None)
+        if command is None and any(map(_INCLUDE.search, texts)):
+            repository = Repository.find(self.top)
+            command = repository.setting(DRIVER) if repository is not None else ""
+        if command is None:
+            return NO_DRIVER
+        program = command.partition(" ")[0].strip("'\"")
+        return GONE_DRIVER.format(program) if os.path.isabs(program) and not os.path.exists(program) else ""
 
 
-def _names_driver(path: str) -> bool:
+def _user_files() -> list[str]:
+    home = os.path.expanduser("~")
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    files = [os.path.join(home, ".gitconfig"), os.path.join(folder, "git", "config")] if named is None else [named]
+    return files if os.environ.get("GIT_CONFIG_NOSYSTEM") else [*files, "/etc/gitconfig"]
+
+
+def _text(path: str) -> str:
+    """The text of a plain file; empty if there is none."""
     try:
-        return _USES_DRIVER.search(plain_bytes(path, _LARGEST_BYTES).decode(errors="replace")) is not None
+        return plain_bytes(path, _LARGEST_BYTES).decode(errors="surrogateescape")
     except OSError:
-        return False
+        return ""

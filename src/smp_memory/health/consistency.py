@@ -32,7 +32,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError
-from smp_memory.health.examination import NOTE, WARNING, Check, HealthIssue, limited, named
+from smp_memory.health.examination import NOTE, NOTHING_TO_DO, WARNING, Check, HealthIssue, limited, named
 from smp_memory.lifecycle.consolidation import find_duplicates
 from smp_memory.model import ids
 from smp_memory.model.content_checks import is_numbered_id
@@ -330,9 +330,7 @@ class StalenessCheck(Check):
         ]
         if faded:
             message = f"{len(faded):,} of {len(records):,} memories have faded below {below:g} (rule: compaction.faded_below)."
-            advice = (
-                f"Nothing needs to be done; smp compact --session {session.id} --dry-run shows what can be moved out."
-            )
+            advice = f"{NOTHING_TO_DO}; smp compact --session {session.id} --dry-run shows what can be moved out."
             yield self._issue(session.id, "faded", faded, message, advice)
 
     def _policy(self, decay: dict[str, Any]) -> Policy:

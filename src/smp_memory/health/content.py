@@ -3,7 +3,7 @@
     contents   The problems that `validate` reports for each session, with advice. References are left to
                `smp_memory.health.consistency`, quarantine to the backend's checks; problems of a cold segment are
                reported under `cold`. Many problems of one kind become one issue.
-    secrets    Runs the redactor over all entries of a session, history included. Redaction happens at write; a secret may
+    secrets    Runs the redactor over all entries of a session, history included; the quick check over those of the newest memories. Redaction happens at write; a secret may
                be stored all the same: written while redaction was off, typed into a file by hand, imported by another
                tool, or of a kind that an older SMP did not recognise.
     recalled   Finds texts with the fence of a recall (`smp_memory.privacy.fence`) that were stored as new memories. A prompt
@@ -25,6 +25,7 @@ from smp_memory.health.examination import (
     ENTRY,
     METADATA,
     NOTE,
+    NOTHING_TO_DO,
     PROBLEM,
     WARNING,
     Check,
@@ -33,6 +34,7 @@ from smp_memory.health.examination import (
     limited,
     named,
 )
+from smp_memory.model.session_info import names_of
 from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
 from smp_memory.privacy.settings import redactor_even_if_off
@@ -50,16 +52,17 @@ _COLD_DAMAGED = "cold_damaged"
 _SEVERITY = {"error": PROBLEM, "warning": WARNING, "note": NOTE}
 _REPAIR = "smp repair --session {} --dry-run shows what can be repaired; without --dry-run it repairs it."
 _ADVICE = {
-    "edited": "Nothing needs to be done; smp repair --session {} updates its checksum.",
-    "typed": "Nothing needs to be done; the next write adds what is missing, or: smp repair --session {}",
-    "unsigned": "Nothing needs to be done. Without a checksum, SMP cannot detect later edits by hand.",
+    "edited": f"{NOTHING_TO_DO}; smp repair --session {{}} updates its checksum.",
+    "typed": f"{NOTHING_TO_DO}; the next write adds what is missing, or: smp repair --session {{}}",
+    "unsigned": f"{NOTHING_TO_DO}. Without a checksum, SMP cannot detect later edits by hand.",
     "newer_schema": "Use the newer SMP that wrote it.",
     "orphan": "Restore the memory from git or a backup, if it was removed by mistake.",
     "revision_gap": "smp history shows the revisions that exist; restore the missing one from git or a backup.",
-    "duplicate_id": "Nothing needs to be done; the next write makes the new id permanent.",
-    "conflicting_change": "smp history shows both values; smp edit writes the right one.",
+    "duplicate_id": f"{NOTHING_TO_DO}; the next write makes the new id permanent.",
+    "conflicting_change": "smp git resolve shows both values and keeps one.",
     "conflicting_put": "Keep one of the two lines in the file.",
-    "head_conflict": "Correct the file as the message says, or: smp repair --session {}",
+    "conflict": "smp git resolve shows both sides and keeps one.",
+    "head_conflict": "smp git resolve shows both sides and keeps one.",
     "same_preference": "Delete the one that you do not want.",
     "unreadable_validity": "Write a day or a time, or remove the field.",
     "not_a_file": "Put a plain file in its place.",
@@ -155,15 +158,36 @@ class ColdSegmentCheck(Check):
 
 
 _MAX_ISSUES = 10
+QUICK_SESSIONS, QUICK_MEMORIES = (
+    50,
+    200,
+)  # the sessions written last, and the newest memories of each, that a quick check searches
 
 
 class SecretsCheck(Check):
     name = "secrets"
     title = "no secrets are stored"
     failed = "secrets are stored"
-    is_heavy = True
+
+    def __init__(self) -> None:
+        self._newest: frozenset[str] | None = None  # of a quick check: the sessions that it searches
+        self._left_out = 0  # memories
 
     def session(self, session: SessionExamination) -> Iterator[HealthIssue]:
+        if not session.subject.quick:
+            yield from self._found(session, session.contents())
+            return
+        self.title = "no secrets are in the newest memories"
+        if self._newest is None:
+            heads = sorted(session.subject.store.sessions(), key=lambda head: head.written, reverse=True)
+            self._newest = frozenset(names_of(heads[:QUICK_SESSIONS]))
+        contents, left_out = session.newest_contents(QUICK_MEMORIES if session.id in self._newest else 0)
+        self._left_out += left_out
+        older = f"{counted(self._left_out, 'older memory', 'older memories')}, " if self._left_out else ""
+        self.not_checked = f"{older}metadata, cold segments and quarantine were not searched"
+        yield from self._found(session, contents)
+
+    def _found(self, session: SessionExamination, contents: Iterable[StoredContent]) -> Iterator[HealthIssue]:
         redactor = redactor_even_if_off(session.config)
         is_on = session.config["privacy.redaction.enabled"]
         severity = PROBLEM if is_on else WARNING
@@ -172,16 +196,18 @@ class SecretsCheck(Check):
             advice += " Redaction is off here (privacy.redaction.enabled)."
         found = [
             HealthIssue(self.name, severity, message, advice, session.id, ids, place.path, place.line, None, details)
-            for message, ids, place, details in self._places(session, redactor)
+            for message, ids, place, details in self._places(session, contents, redactor)
         ]
         yield from limited(found, _MAX_ISSUES, f"{{}} more places in {session.id} contain what looks like a secret.")
 
-    def _places(self, session: SessionExamination, redactor: Redactor) -> Iterator[Any]:
+    def _places(
+        self, session: SessionExamination, contents: Iterable[StoredContent], redactor: Redactor
+    ) -> Iterator[Any]:
         """The places with something to redact, several entries of one memory as one."""
         found: dict[tuple[str, str], tuple[StoredContent, list[RedactedSpan]]] = {}
         entries = 0
         try:
-            for place in session.contents():
+            for place in contents:
                 entries += place.where == ENTRY
                 text = place.data
                 removals = redactor.redact(text)[1] if isinstance(text, str) else redactor.redact_fields(text)[1]

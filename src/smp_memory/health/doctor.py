@@ -184,7 +184,7 @@ class _CheckRun:
         if check.name in self._incomplete and severity == PROBLEM:
             title = f"{check.name} could not be checked completely"
         seconds = self._seconds.get(check.name, 0.0)
-        return CheckResult(check.name, title, severity, check.summary, issues, skipped, seconds)
+        return CheckResult(check.name, title, severity, check.summary, issues, skipped, seconds, check.not_checked)
 
     def _session_names(self) -> list[str]:
         """The sessions to check. Listing them can fail, too: that is an issue."""

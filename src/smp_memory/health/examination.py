@@ -6,7 +6,7 @@
     problem   a memory cannot be read, could be lost, or is visible to those who must not see it
 
 A backend whose storage can be damaged in ways of its own derives from the examinations and adds checks and fixes (`store.file_checks`), or
-its store has a property `checks` (`store.postgres.server_check`). This module is below the store; the checks of every store and the registry
+its store has a property `checks` (`store.postgres.postgres_store`). This module is below the store; the checks of every store and the registry
 (`smp_memory.health.doctor`) are above it.
 
 Guarantees: `to_dict` gives JSON. `fix` names a safe fix (`FIXES`) if there is one, `advice` is a command or a sentence that says what to do
@@ -50,6 +50,7 @@ FIXES = {  # in the order in which they are applied
     "access": "Write the access log into the files",
     "maintenance": "Run the overdue tasks that remove nothing",
 }
+NOTHING_TO_DO = "Nothing needs to be done"  # how the advice of an issue begins that is folded away
 _NAMED = 5  # ids that a sentence names before it says how many more there are
 
 
@@ -69,6 +70,11 @@ class HealthIssue(NamedTuple):
     line: int = 0
     fix: str | None = None  # the safe fix that resolves it
     details: tuple[dict[str, Any], ...] = ()  # the same for machines, item by item
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether it is a note about which nothing needs to be done: lists fold it away."""
+        return self.severity == NOTE and self.advice.startswith(NOTHING_TO_DO)
 
     def to_dict(self) -> dict[str, Any]:
         return {**self._asdict(), "ids": list(self.ids), "line": self.line or None, "details": list(self.details)}
@@ -94,6 +100,12 @@ class CheckResult(NamedTuple):
     findings: list[HealthIssue]
     skipped: bool = False
     seconds: float = 0.0
+    not_checked: str = ""  # what the quick check left out of it
+
+    @property
+    def shown(self) -> list[HealthIssue]:
+        """The issues that are not folded away."""
+        return [issue for issue in self.findings if not issue.needs_nothing]
 
     def to_dict(self) -> dict[str, Any]:
         return {**self._asdict(), "seconds": round(self.seconds, 3), "findings": len(self.findings)}
@@ -144,6 +156,11 @@ class HealthReport(NamedTuple):
     def fixes(self) -> list[str]:
         """Names of the safe fixes that would resolve an issue."""
         return list(dict.fromkeys(issue.fix for issue in self.findings if issue.fix))
+
+    @property
+    def folded(self) -> list[HealthIssue]:
+        """The notes about which nothing needs to be done."""
+        return [issue for issue in self.findings if issue.needs_nothing]
 
     def count(self, severity: str) -> int:
         return sum(issue.severity == severity for issue in self.findings)
@@ -290,6 +307,15 @@ class SessionExamination:
         for history in self.session_history.histories.values():
             yield from history.entries
 
+    def newest_contents(self, most: int) -> tuple[list[StoredContent], int]:
+        """The entries of memories edited by hand and of those written last, and how many memories were left out."""
+        histories = list(self.session_history.histories.values())
+        if len(histories) > most:
+            histories.sort(key=lambda each: (each.entries[-1].state != "signed", each.entries[-1].at), reverse=True)
+        entries = (entry for history in histories[:most] for entry in history.entries)
+        found = [StoredContent(ENTRY, entry.id, entry.file, entry.line, entry.data) for entry in entries]
+        return found, max(len(histories) - most, 0)
+
     def contents(self) -> Iterator[StoredContent]:
         """Every place that holds text: entries, metadata, the cold segment."""
         yield from (StoredContent(ENTRY, entry.id, entry.file, entry.line, entry.data) for entry in self.entries())
@@ -317,6 +343,7 @@ class Check:
     fails_from = NOTE  # issues of a lower severity leave `title` true
     is_heavy = False  # skipped by --quick
     summary = ""  # what was checked, in figures; set while the check runs
+    not_checked = ""  # what the quick check left out; set while the check runs
     _checked = 0
 
     def session(self, session: Any) -> Iterable[HealthIssue]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
-from smp_memory.git.repository import NO_DRIVER, merges_without_driver
+from smp_memory.git.repository import WorkTree
 from smp_memory.health.examination import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.lifecycle.clock_state import evidence
 from smp_memory.lifecycle.clock_trust import distrust
@@ -201,9 +201,10 @@ class MergeDriverCheck(Check):
     failed = "git lacks the merge driver"
 
     def store(self, subject: Examination) -> Iterator[HealthIssue]:
-        top = merges_without_driver(subject.root) if subject.is_in_folder else None
-        if top is not None:
-            yield HealthIssue(self.name, WARNING, NO_DRIVER, "smp git setup registers it.", path=top)
+        tree = WorkTree.with_driver(subject.root) if subject.is_in_folder else None
+        problem = tree.driver_problem() if tree is not None else ""
+        if tree is not None and problem:
+            yield HealthIssue(self.name, WARNING, problem, "smp git setup registers it.", path=tree.top)
 
 
 class OtherStoresCheck(Check):

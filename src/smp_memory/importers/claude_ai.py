@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.importers.chat_exports import export_files, found_exports
+from smp_memory.importers.chat_exports import export_files, found_exports, items_of
 from smp_memory.importers.conversations import conversation, text_of
-from smp_memory.importers.json_array import items_of
 from smp_memory.integrations.hooks.transcripts import ASSISTANT, USER, TranscriptTurn, message_text
 
 if TYPE_CHECKING:

@@ -110,9 +110,9 @@ def importer_named(name: str) -> Importer:
     )
 
 
-def places_here(project: str | None = None) -> Places:
+def places_here() -> Places:
     """The places of this machine and user."""
-    return Places(os.path.expanduser("~"), os.environ, sys.platform, project or os.getcwd())
+    return Places(os.path.expanduser("~"), os.environ, sys.platform, os.getcwd())
 
 
 def found_files(path: str, title: str, paths: list[str]) -> list[Found]:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.importers.import_run import ImportRun
-    from smp_memory.importers.line_times import LineTimes
-    from smp_memory.importers.source import IngestedMemory, IngestedSession
+    from smp_memory.importers.source import IngestedMemory, IngestedSession, LineTimes
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
     from smp_memory.store.port import SessionStore

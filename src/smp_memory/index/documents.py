@@ -10,7 +10,7 @@ from functools import lru_cache
 from zlib import crc32
 
 from smp_memory.index.query import DELETED, tag_label, topic_label
-from smp_memory.index.rows import AUTHOR_SHIFT, NULL
+from smp_memory.index.rows import AUTHOR_SHIFT, NULL, POSITION_BITS
 from smp_memory.model.candidates import traits_number
 from smp_memory.model.decay import impact_level
 from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
@@ -18,10 +18,12 @@ from smp_memory.model.statuses import may_supersede, recalled_successions
 from smp_memory.model.times import EPOCH, to_moment, validity
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS
 from smp_memory.text.memory_text import (
+    FIRST_MEMORIES,
     as_list,
     as_word,
     index_terms,
     label_key,
+    prompt_beginning,
     relations_of,
     role_number,
     statement_of,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 1e300
 _LABELS = 2000  # cached
+_POSITION = (1 << POSITION_BITS) - 1
 
 
 def facts_number(type_number: int, author: int, traits: int) -> int:
@@ -76,7 +79,7 @@ def _seconds_of(text: str) -> int:
 class IndexDocument:
     """Everything that the index stores of one memory in its current state."""
 
-    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "said", "statement", "successions", "tags", "terms", "topic", "validity", "wish")  # fmt: skip
+    __slots__ = ("access", "facts", "labels", "last_change", "prompt", "relations", "row", "said", "statement", "successions", "tags", "terms", "topic", "validity", "wish")  # fmt: skip
 
     def __init__(
         self,
@@ -113,6 +116,8 @@ class IndexDocument:
         self.statement = statement_of(type, data)
         self.said = as_word(data.get("content")) if type.is_turn else ""
         self.wish = type.is_turn and not deleted and bool(wish_of(data))
+        is_early = doc & _POSITION < FIRST_MEMORIES
+        self.prompt = prompt_beginning(data) if type.is_turn and is_early and not deleted else ""
         self.row: tuple[Any, ...] = (
             doc,
             first.id,
@@ -121,7 +126,7 @@ class IndexDocument:
             microseconds(last.at) if last is not first else NULL,
             number or NULL,
             *(_NO_NUMBERS if plain else _number_values(data)),
-            1 if deleted else NULL,
+            NULL if history.deletion is None else microseconds(history.deletion.at) or 1,
             *(_NO_STATUS if plain and not type.is_open_until_closed else _status_values(type, data)),
             facts,
             crc32(f"{terms}\0{labels}\0{facts}\0{created}".encode(errors="replace")),
@@ -138,7 +143,7 @@ class IndexDocument:
 
 
 _FILTERED_FIELDS = frozenset([
-    "approved_by", "confidence", "impact", "importance", "pinned", "references", "relations", "resolution",
+    "approved_by", "confidence", "impact", "importance", "muted", "pinned", "references", "relations", "resolution",
     "severity", "status", "superseded_by", "supersedes", "tags", "topic", "turn_ref", "valid_from", "valid_until",
 ])  # fmt: skip
 _NO_NUMBERS, _NO_STATUS = (NULL,) * 3, (NULL,) * 4

@@ -95,7 +95,8 @@ if TYPE_CHECKING:
 
 
 _USAGE = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
-    WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}), m.id
+    WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}), m.id,
+    (SELECT beginning FROM prompt p WHERE p.doc >= s.no << {POSITION_BITS} AND p.doc < (s.no + 1) << {POSITION_BITS} ORDER BY p.doc LIMIT 1)
     FROM session s LEFT JOIN memory m ON m.doc = (s.no << {POSITION_BITS} | (s.size - 1))"""
 _WITH_DELETED = f"SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> {POSITION_BITS} FROM memory WHERE deleted)"
 _IDS = "SELECT id FROM memory WHERE doc >= ? AND doc < ? ORDER BY doc"
@@ -303,9 +304,9 @@ class FullTextIndex:
             return {
                 name: SessionActivity(
                     size, last, max(used or 0, pending.get(name, 0)), last_id, name in deleted,
-                    [] if ids_from is None else _ids(searcher, name, ids_from, size),
+                    [] if ids_from is None else _ids(searcher, name, ids_from, size), prompt or "",
                 )
-                for name, size, last, used, last_id in rows.all(_USAGE)
+                for name, size, last, used, last_id, prompt in rows.all(_USAGE)
                 if wanted is None or name in wanted
             }  # fmt: skip
 

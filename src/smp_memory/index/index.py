@@ -254,7 +254,7 @@ class Index:
         rows = self.rows
         rows.put([document.row for document in documents])
         self.added_count += len(documents)
-        tags, topics, relations, accesses, validities, successions, wishes = [], [], [], [], [], [], []
+        tags, topics, relations, accesses, validities, successions, wishes, prompts = [], [], [], [], [], [], [], []
         for document in documents:
             doc, created = document.row[0], document.row[3]
             session.last = max(session.last, document.last_change)
@@ -264,6 +264,8 @@ class Index:
             relations += [(doc, *relation) for relation in document.relations]
             if document.wish:
                 wishes.append((doc, created))
+            if document.prompt:
+                prompts.append((doc, document.prompt))
             if document.validity is not None:
                 validities.append((doc, *document.validity))
             successions += [(*old, *new, doc) for old, new in document.successions]
@@ -279,6 +281,7 @@ class Index:
             ("OR IGNORE INTO topic VALUES (?,?)", topics),
             ("OR IGNORE INTO relation VALUES (?,?,?,?)", relations),
             ("OR IGNORE INTO wish VALUES (?,?)", wishes),
+            ("OR IGNORE INTO prompt VALUES (?,?)", prompts),
             ("OR REPLACE INTO validity VALUES (?,?,?)", validities),
             ("OR IGNORE INTO succession VALUES (?,?,?,?,?)", successions),
         ):

@@ -35,7 +35,7 @@ class RowConditions:
     """Conditions on a memory, in the numbers of one index. None and empty: no condition."""
 
     __slots__ = (
-        "agents", "all_tags", "confidence", "docs", "include_deleted", "min_confidence", "min_importance", "not_tags",
+        "agents", "all_tags", "changed_since", "confidence", "docs", "include_deleted", "min_confidence", "min_importance", "not_tags",
         "only_deleted", "pinned", "sessions", "since", "tags", "topics", "types", "until", "valid_at",
     )  # fmt: skip
 
@@ -49,6 +49,7 @@ class RowConditions:
         self.topics: Sequence[str] = ()
         self.since: int | None = None
         self.until: int | None = None
+        self.changed_since: int | None = None
         self.min_importance: float | None = None
         self.min_confidence: float | None = None
         self.confidence: Sequence[float] = ()
@@ -88,6 +89,7 @@ class RowConditions:
             self.min_importance is not None
             or self.min_confidence is not None
             or bool(self.confidence)
+            or self.changed_since is not None
             or self.pinned is not None
             or self.docs is not None
         )
@@ -123,6 +125,8 @@ class RowConditions:
         if self.min_importance is not None and (row.importance is None or row.importance < self.min_importance):
             return False
         if self.min_confidence is not None and (row.confidence is None or row.confidence < self.min_confidence):
+            return False
+        if self.changed_since is not None and max(row.updated or -1, row.deleted or -1) < self.changed_since:
             return False
         if self.confidence and row.confidence not in self.confidence:
             return False
@@ -173,6 +177,7 @@ class RowSelection:
         for comparison, value in (
             ("created >= ?", conditions.since),
             ("created < ?", conditions.until),
+            ("max(ifnull(updated, -1), ifnull(deleted, -1)) >= ?", conditions.changed_since),
             ("importance >= ?", conditions.min_importance),
             ("confidence >= ?", conditions.min_confidence),
         ):

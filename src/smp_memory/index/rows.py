@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 11
+VERSION = 12
 POSITION_BITS, AUTHOR_SHIFT = 24, 26  # of a doc, and of the author in `facts`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
@@ -48,6 +48,7 @@ CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic,
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
 CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
+CREATE TABLE prompt(doc INTEGER PRIMARY KEY, beginning TEXT NOT NULL);
 CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
 CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
 CREATE TABLE statement(doc INTEGER PRIMARY KEY, text BLOB NOT NULL);
@@ -82,7 +83,7 @@ _INDEXES_OF_MANY = (  # with few memories they cost more space than the time the
 )
 FEW = 2000  # memories
 TABLES_OF_A_MEMORY = (
-    ("memory", "doc"), ("stored", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"),
+    ("memory", "doc"), ("stored", "doc"), ("tag", "doc"), ("topic", "doc"), ("validity", "doc"), ("relation", "source"), ("succession", "source"), ("wish", "turn"), ("prompt", "doc"),
     ("statement", "doc"), ("clue", "doc"), ("uncompared", "doc"), ("echo", "turn"), ("echo", "memory"),
 )  # fmt: skip
 
@@ -124,7 +125,7 @@ if TYPE_CHECKING:
         importance: float | None
         confidence: float | None
         pinned: int | None
-        deleted: int | None
+        deleted: int | None  # when, in microseconds
         status: str | None
         severity: str | None
         impact: str | None
@@ -183,7 +184,7 @@ class IndexedSession:
             json.loads(names) if names != "[]" else []
         )  # ids that were assigned twice, see `smp_memory.model.clone_merge`
         self.watched = watched  # its files and folders, and their stat data, see `smp_memory.store.change_detection`
-        self.about = about  # version of its metadata, user, project and settings, as JSON; empty: not known
+        self.about = about  # version of its metadata, user, project, title and settings, as JSON; empty: not known
         self.stats = stats  # empty: they must be compared with the cursors
         self.whole = bool(whole)  # False: the whole session must be read again when it changes
 

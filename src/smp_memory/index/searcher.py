@@ -242,6 +242,7 @@ class Searcher:
             made.agents = [number for number in found if number is not None]
         made.tags, made.all_tags, made.not_tags = request.tags, request.all_tags, request.not_tags
         made.topics, made.since, made.until = request.topics, request.since, request.until
+        made.changed_since = request.changed_since
         made.min_importance, made.min_confidence = request.min_importance, request.min_confidence
         made.confidence, made.pinned = request.confidence, request.pinned
         made.include_deleted, made.only_deleted = request.include_deleted, request.only_deleted

@@ -22,7 +22,7 @@ from smp_memory.index import unindexed
 from smp_memory.index.query import EXPANSIONS, MatchColumns, TextMatch, TextQuery, Weights, only_docs
 from smp_memory.index.rows import IndexUnusable
 from smp_memory.index.unindexed import UnindexedText
-from smp_memory.text.spelling import (
+from smp_memory.text.names import (
     LONG,
     MORE_THAN_ONE,
     NEAR_START,

@@ -94,7 +94,7 @@ def _problems_in(path: str, data: bytes, layout: Layout, redactor: Redactor) -> 
         return
     for number, line in enumerate(data.splitlines(), 1):
         if line.startswith(_MARKERS):
-            yield StagedProblem(path, number, "a conflict marker; resolve the conflict first")
+            yield StagedProblem(path, number, "a conflict marker; resolve the conflict first: smp git resolve")
     seen = set()
     for number, kinds in _secrets(path, data, layout, redactor):
         if (number, kinds) not in seen:

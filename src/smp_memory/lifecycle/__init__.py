@@ -11,6 +11,7 @@ value that can be shown to a person before it is carried out:
     compaction_plan  the memories that go to the cold segment, and the summaries of their turns
     consolidation    duplicate memories, and their merge
     review           memories that turns propose, until somebody keeps or drops them
+    conflicts        fields that two clones changed to different values
     undo             the last change of somebody, and its reversal
 
 A door: all modules but the rules are loaded when they are first used, because most commands only search.
@@ -23,11 +24,11 @@ from smp_memory.import_lock import door
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.lifecycle import compaction as compaction
+    from smp_memory.lifecycle import conflicts as conflicts
     from smp_memory.lifecycle import deletion as deletion
     from smp_memory.lifecycle import maintenance as maintenance
     from smp_memory.lifecycle import open_session as open_session
     from smp_memory.lifecycle import review as review
-    from smp_memory.lifecycle import session_size as session_size
     from smp_memory.lifecycle import session_states as session_states
     from smp_memory.lifecycle import sessions as sessions
     from smp_memory.lifecycle import undo as undo
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 __getattr__ = door(
     __name__,
     "compaction",
+    "conflicts",
     "deletion",
     "maintenance",
     "open_session",
     "review",
-    "session_size",
     "session_states",
     "sessions",
     "undo",

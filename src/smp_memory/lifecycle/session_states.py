@@ -49,11 +49,11 @@ def usage(store: Store, sessions: list[str] | None = None) -> dict[str, SessionU
     found: dict[str, SessionUsage] = {}
     for head in _heads(store, sessions):
         name = head.session
-        known, used = noted.get(name), _moment(round(1_000_000 * uses.get(name, 0)))
+        known, used = noted.get(name), moment_of(round(1_000_000 * uses.get(name, 0)))
         if known is None:  # created or restored just now
             found[name] = SessionUsage(None, max(head.written, used))
         elif known[0]:
-            found[name] = SessionUsage(None, max(_moment(max(known[1:])), used))
+            found[name] = SessionUsage(None, max(moment_of(max(known[1:])), used))
         else:
             found[name] = SessionUsage(max(_created(store, head), used), None)
     return found
@@ -82,8 +82,8 @@ def last_writes(store: Store, sessions: list[str] | None = None) -> dict[str, Wr
     for head in _heads(store, sessions):
         name = head.session
         has_memories = name in noted and noted[name][0]  # a session created just now is not in the index yet
-        written = _moment(noted[name][1]) if has_memories else _created(store, head)
-        started = _moment(round(1_000_000 * uses[name])) if name in uses else None
+        written = moment_of(noted[name][1]) if has_memories else _created(store, head)
+        started = moment_of(round(1_000_000 * uses[name])) if name in uses else None
         found[name] = Writes(written, started if has_memories else written)
     return found
 
@@ -97,7 +97,8 @@ def _created(store: Store, head: SessionHead) -> datetime:
     return created if created > EPOCH else head.written
 
 
-def _moment(microseconds: int) -> datetime:
+def moment_of(microseconds: int) -> datetime:
+    """A time of the index; the latest one there is for one beyond it."""
     try:
         return EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:  # a person may have typed the year 9999

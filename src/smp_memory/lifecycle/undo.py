@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smp_memory.write.path import Transaction
 
 USER = "user"  # who writes on the command line without a name
+_FLAGS = {"pinned": ("pin", "unpin"), "muted": ("mute", "unmute")}  # operations of a transaction
 DONE = {PUT: "added", CHANGE: "changed", DELETE: "deleted", RESTORE: "restored"}
 
 
@@ -111,7 +112,8 @@ def revert(transaction: Transaction, change: LastChange) -> None:
             transaction.delete(id, "undone")
         elif change.op == DELETE:
             transaction.restore(id, "undone")
-        elif set(before) == {"pinned"}:  # also of a turn, which cannot be changed otherwise
-            (transaction.pin if before["pinned"] else transaction.unpin)(id)
+        elif before.keys() <= _FLAGS.keys():  # also of a turn, which cannot be changed otherwise
+            for field, value in before.items():
+                getattr(transaction, _FLAGS[field][0 if value else 1])(id)
         else:
             transaction.update(id, step.revision, **before)

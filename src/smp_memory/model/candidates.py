@@ -124,6 +124,7 @@ class CandidateRequest:
     topics: Sequence[str] = ()  # one of these, as topic or tag
     since: int | None = None  # created then or later
     until: int | None = None  # created before
+    changed_since: int | None = None  # a field was changed then or later, or the memory was deleted then or later
     min_importance: float | None = None
     min_confidence: float | None = None
     confidence: Sequence[float] = ()  # one of these
@@ -258,6 +259,7 @@ if TYPE_CHECKING:
         last_id: str | None  # the memory at the last position
         has_deleted: bool  # whether memories are in its trash
         ids: Sequence[str]  # if they were asked for, by position
+        prompt: str  # the beginning of its first prompt (`text.memory_text.prompt_beginning`); empty: it has none, or none for everybody
 
     class LeftOut(NamedTuple):
         """A session that another process archived or deleted during the search."""
@@ -268,7 +270,7 @@ if TYPE_CHECKING:
 else:
     RelatedRef = namedtuple("RelatedRef", "ref steps kind via")
     Vocabulary = namedtuple("Vocabulary", "documents frequencies")
-    SessionActivity = namedtuple("SessionActivity", "memories written used last_id has_deleted ids")
+    SessionActivity = namedtuple("SessionActivity", "memories written used last_id has_deleted ids prompt")
     LeftOut = namedtuple("LeftOut", "session reason")
 
 

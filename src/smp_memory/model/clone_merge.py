@@ -266,10 +266,16 @@ _CHANGES_COMPARED = 2000  # the newest changes of one memory
 
 
 def conflicting_changes(entries: list[Entry]) -> Iterator[Problem]:
-    """Problems for fields of one memory with concurrent changes to different values that no later change has resolved."""
+    """A problem for each field of `concurrent_changes`."""
+    for field, changes in concurrent_changes(entries).items():
+        yield _problem(entries[0].id, field, changes[0], changes[-1])
+
+
+def concurrent_changes(entries: list[Entry]) -> dict[str, list[Entry]]:
+    """The changes to different values, by field, that no later change of the field has seen; the value of the last one is in use."""
     changes = [entry for entry in entries[1:] if is_revision(entry)]
     if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
-        return
+        return {}
     skipped = max(0, len(changes) - _CHANGES_COMPARED)
     changes = changes[skipped:]
     seen = _seen(changes, skipped)
@@ -278,15 +284,17 @@ def conflicting_changes(entries: list[Entry]) -> Iterator[Problem]:
         for field in entry.data if entry.op == CHANGE else ():
             if field not in MAINTENANCE_FIELDS:
                 writers.setdefault(field, []).append(number)
+    found: dict[str, list[Entry]] = {}
     for field, those in writers.items():
         known = 0
         for number in those:
             known |= seen[number]
         last = changes[those[-1]]
-        for number in those[:-1]:
-            if not known >> number & 1 and not same(changes[number].data[field], last.data[field]):
-                yield _problem(entries[0].id, field, changes[number], last)
-                break
+        unseen = [changes[number] for number in those[:-1] if not known >> number & 1]
+        others = [each for each in unseen if not same(each.data[field], last.data[field])]
+        if others:
+            found[field] = [*others, last]
+    return found
 
 
 def _has_seen_all(entry: Entry, before: int) -> bool:
@@ -310,6 +318,6 @@ def _seen(changes: list[Entry], skipped: int) -> list[int]:
 def _problem(id: str, field: str, other: Entry, entry: Entry) -> Problem:
     message = (
         f"{field} of {id} was changed at {other.file}:{other.line} and here, concurrently in two clones, to different "
-        f"values. This one is used; `smp edit {id}` (or update) with the right value resolves it."
+        f"values. This one is used until one is chosen: `smp git resolve {id}`, or `smp edit {id}` (or update) with the right value."
     )
     return Problem(entry.file, entry.line, "conflicting_change", message, "warning", id)

@@ -35,10 +35,33 @@ BEYOND_REACH = (
 )
 
 
-class Deletion:
-    """What one call deleted or, as a preview, would delete. It can be restored until the deadline."""
+class ChangedMemories:
+    """The memories that one call deleted or restored, or would as a preview."""
 
-    __slots__ = ("at", "by", "deadlines", "echoes", "preview", "reason", "records")
+    records: list[Record]
+
+    @property
+    def count(self) -> int:
+        return len(self.records)
+
+    @property
+    def ids(self) -> list[str]:
+        return [record.id for record in self.records]
+
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out of the reason, which is the same for all: kinds and how many of each."""
+        return next((record.redacted for record in self.records if record.redacted), {})
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __bool__(self) -> bool:
+        return bool(self.records)
+
+
+class Deletion(ChangedMemories):
+    """What one call deleted or, as a preview, would delete. It can be restored until the deadline."""
 
     def __init__(
         self,
@@ -60,22 +83,9 @@ class Deletion:
         self.preview = preview
 
     @property
-    def count(self) -> int:
-        return len(self.records)
-
-    @property
-    def ids(self) -> list[str]:
-        return [record.id for record in self.records]
-
-    @property
     def refs(self) -> list[str]:
         """`session/ID`."""
         return [record.ref for record in self.records]
-
-    @property
-    def redacted(self) -> dict[str, int]:
-        """What redaction took out of the reason: kinds and how many of each."""
-        return _redacted(self.records)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and ids, and for each session its deletion record."""
@@ -101,54 +111,22 @@ class Deletion:
             "recovery_deadline": to_text(self.deadlines[session]),
         }
 
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __bool__(self) -> bool:
-        return bool(self.records)
-
     def __repr__(self) -> str:
         return f"Deletion({'would delete' if self.preview else 'deleted'} {self.count}: {self.refs[:5]})"
 
 
-class Restoration:
+class Restoration(ChangedMemories):
     """What one call restored or, as a preview, would restore."""
-
-    __slots__ = ("echoes", "preview", "records")
 
     def __init__(self, records: list[Record], echoes: Sequence[str] = (), *, preview: bool) -> None:
         self.records = records
         self.echoes = list(echoes)  # turns in the trash that repeat what is restored, `session/ID`, taken along or not
         self.preview = preview
 
-    @property
-    def count(self) -> int:
-        return len(self.records)
-
-    @property
-    def ids(self) -> list[str]:
-        return [record.id for record in self.records]
-
-    @property
-    def redacted(self) -> dict[str, int]:
-        """What redaction took out of the reason: kinds and how many of each."""
-        return _redacted(self.records)
-
     def to_dict(self) -> dict[str, Any]:
         data = {"preview": self.preview, "count": self.count, "ids": [record.ref for record in self.records]}
         data |= {"echoes": self.echoes} if self.echoes else {}
         return {**data, "redacted": self.redacted} if self.redacted else data
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __bool__(self) -> bool:
-        return bool(self.records)
-
-
-def _redacted(records: list[Record]) -> dict[str, int]:
-    """All of them have the same reason."""
-    return next((record.redacted for record in records if record.redacted), {})
 
 
 class Trashed:

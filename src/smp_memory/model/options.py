@@ -142,6 +142,7 @@ class CommonFields(TypedDict, total=False):
     confidence: float | str  # 0 to 1, or a word such as high
     importance: float | str  # 0 to 1
     pinned: bool  # does not fade
+    muted: bool  # agents are not told it unasked; searches find it
     references: Sequence[str] | Mapping[str, Any]  # ids of memories, or other sources
     relations: Sequence[Mapping[str, Any]]  # typed links: kind and target
     access: Mapping[str, Any]  # how often it was used; kept by SMP

@@ -1,7 +1,7 @@
 """Records: read-only views of memories with the fields of their type as attributes.
 
 Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, aliases, tags, valid_from,
-valid_until, confidence, importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
+valid_until, confidence, importance, pinned, muted, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
 deleted.
 The fields of its type and any field SMP does not know are attributes too; `to_dict()` gives them all as plain JSON
 values under the same names. Values are copies: changing them changes nothing in the store.
@@ -111,6 +111,7 @@ class Record:
     confidence: float | str | None = field()
     importance: float | None = field()
     pinned: bool = field(False)
+    muted: bool = field(False)
     aliases: list[str] = field([])
     tags: list[str] = field([])
     valid_from: str | None = field()

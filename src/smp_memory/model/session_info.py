@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 DEFAULT_SESSION = "default"  # where `Memory.remember` stores what names no session
 GLOBAL_SESSION = "global"  # the session with the memories for all sessions, see `smp_memory.global_memory`
+TITLE_CHARACTERS = 120
 GLOBAL_SETTINGS = {"lifecycle": {"auto_archive": False}, "retention": {"enabled": False}}  # it has these from the start
 LIVE, ARCHIVED, DELETED, PURGED = "live", "archived", "deleted", "purged"  # states of a session in a store
 
@@ -70,6 +71,12 @@ class SessionInfo:
     @property
     def created(self) -> Any:
         return to_moment(self.created_text)
+
+    @property
+    def title(self) -> str:
+        """What a person or the host calls it; empty if nobody named it (`lifecycle.session_titles` then takes the first prompt)."""
+        title = self.context.get("title")
+        return title[:TITLE_CHARACTERS] if isinstance(title, str) else ""
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -34,7 +34,7 @@ COMMON_ALIASES = {
 }
 
 # In the order in which they are written after a type's own fields.
-COMMON_FIELDS = ("author_kind", "turn_ref", "topic", "aliases", "tags", "valid_from", "valid_until", "confidence", "importance", "pinned", "references", "relations", "access", "visibility", "trust", "idempotency_key")  # fmt: skip
+COMMON_FIELDS = ("author_kind", "turn_ref", "topic", "aliases", "tags", "valid_from", "valid_until", "confidence", "importance", "pinned", "muted", "references", "relations", "access", "visibility", "trust", "idempotency_key")  # fmt: skip
 
 # Known values. Others are stored, too; one that looks mistyped gives a warning (`smp_memory.write.validation`).
 ROLES = ("user", "assistant", "system", "tool")
@@ -115,7 +115,6 @@ class Kind:
     context_place = 99  # the order of sections in a context
     context_title = ""  # default: the plural; only what was written down has a section
     context_newest = 30  # of the newest ones that are considered
-    context_score = (0.35, 0.5)  # of a context candidate: base, share of the match
     digest_title = ""  # empty: it is not in the digest
     digest_most = 40
     has_own_files = False  # a file for each, in a folder, in the layout `markdown`
@@ -219,7 +218,6 @@ _ROWS = (
         context_place=3,
         context_title="Decisions",
         context_newest=40,
-        context_score=(0.4, 0.55),
         digest_title="Decisions",
         digest_most=60,
     ),

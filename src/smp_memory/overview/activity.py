@@ -18,6 +18,7 @@ from smp_memory.errors import InvalidQuery, InvalidRecord
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.topics import (
+    NamedItems,
     OverviewItem,
     header,
     overview_items,
@@ -179,30 +180,11 @@ class Participant:
         return f"Agent({self.name!r}, {self.kind}, {self.memories} memories)"
 
 
-class Participants:
+class Participants(NamedItems[Participant]):
     """All participants, the one with most memories first; `agents["veritas"]` is one of them."""
 
-    __slots__ = ("_by_name", "_header", "problems")
-
-    def __init__(self, agents: Iterable[Participant], header: dict[str, Any]) -> None:
-        self.problems: list[Problem] = []  # entries that could not be read
-        self._by_name = {agent.name: agent for agent in agents}
-        self._header = header
-
-    def __iter__(self) -> Iterator[Participant]:
-        return iter(self._by_name.values())
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._by_name
-
-    def __getitem__(self, name: str) -> Participant:
-        return self._by_name[name]
-
     def to_dict(self) -> dict[str, Any]:
-        return {"agent_index": {**self._header, "agents": {agent.name: agent.to_dict() for agent in self}}}
+        return {"agent_index": {**self.header, "agents": {agent.name: agent.to_dict() for agent in self}}}
 
     def __repr__(self) -> str:
         return f"Agents({[agent.name for agent in self]})"

@@ -26,18 +26,22 @@ import re
 from collections import Counter
 from itertools import combinations
 from math import fsum, log1p
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from smp_memory.model import ids
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
-    from typing import Any
+    from typing import Any, Protocol
 
     from smp_memory.model.record import Record
+
+    class Named(Protocol):
+        name: str
+
     from smp_memory.model.reports import Problem
 
     Priority = Callable[[Record], float]
@@ -229,30 +233,36 @@ class Topic:
         return f"Topic({self.name!r}, weight {self.weight:.2f}, {self.mentions} mentions)"
 
 
-class Topics:
-    """The topics by weight; `topics["auth"]` is one of them, case ignored."""
+T = TypeVar("T", bound="Named")
 
-    __slots__ = ("_by_name", "_header", "problems")
 
-    def __init__(self, topics: Iterable[Topic], header: dict[str, Any]) -> None:
+class NamedItems(Generic[T]):
+    """Items by their names."""
+
+    def __init__(self, items: Iterable[T], header: dict[str, Any], key: Callable[[str], str] = str) -> None:
         self.problems: list[Problem] = []  # entries that could not be read
-        self._by_name = {topic_key(topic.name): topic for topic in topics}
-        self._header = header
+        self.header = header
+        self._key = key
+        self._by_key = {key(item.name): item for item in items}
 
-    def __iter__(self) -> Iterator[Topic]:
-        return iter(self._by_name.values())
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._by_key.values())
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._by_key)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and topic_key(name) in self._by_name
+        return isinstance(name, str) and self._key(name) in self._by_key
 
-    def __getitem__(self, name: str) -> Topic:
-        return self._by_name[topic_key(name)]
+    def __getitem__(self, name: str) -> T:
+        return self._by_key[self._key(name)]
+
+
+class Topics(NamedItems[Topic]):
+    """The topics by weight; `topics["auth"]` is one of them, case ignored."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"topic_index": {**self._header, "topics": {topic.name: topic.to_dict() for topic in self}}}
+        return {"topic_index": {**self.header, "topics": {topic.name: topic.to_dict() for topic in self}}}
 
     def __repr__(self) -> str:
         return f"Topics({[topic.name for topic in self]})"
@@ -279,7 +289,7 @@ def topics_of(items: list[OverviewItem], priority: Priority | None = None) -> To
         )
         for mention in ranked
     ]
-    return Topics(found, header(items))
+    return Topics(found, header(items), topic_key)
 
 
 class _Mentions:

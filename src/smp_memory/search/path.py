@@ -3,14 +3,12 @@
     query         check the options, search, note which memories were used
     search        the index of live sessions, as the viewer may see it; files for all sessions, and archives if the query says so
     search_index  candidates of the search port (a text query: by text, else by time) → score and priority (`Ranking`) → order → records,
-                  checked against the query → page. All in one snapshot: two calls of the port for most queries, one more for counts, for
-                  related memories, and for each further block of candidates.
+                  checked against the query → page. All in one snapshot: three calls of the port for most queries, more for counts, related memories and further blocks.
 
-A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and
-writes nothing but the access log.
+A query sees everything that was acknowledged before it, by any process. It takes no lock that a writer waits for, and writes nothing but the access log.
 
-Guarantees: every hit meets the query as its record is stored now; the order is the same for the same store,
-query and time. Decay moves a memory down by a bounded factor; decayed memories are left out only if the query says so.
+Guarantees: every hit meets the query as its record is stored now; the order is the same for the same store, query and time. Decay moves a memory
+down by a bounded factor; decayed memories are left out only if the query says so. Relevance is the number of a hook for the same words.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ from smp_memory.model.candidates import (
 from smp_memory.model.session_info import ARCHIVED
 from smp_memory.model.statuses import is_settled, last_successors, state_of_repeated
 from smp_memory.observe.telemetry import QUERY, observes
+from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import unindexed_memories
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.query import NEWEST, OLDEST, PRIORITY, RELEVANCE, SORT_NAMES, Query
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from smp_memory.model.decay import Policy
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.privacy.visibility import Viewer
     from smp_memory.scope import Scope
     from smp_memory.search.port import SearchIndex
     from smp_memory.search.ranking import Ranked
@@ -347,6 +345,8 @@ class SearchRun:
         found = self._found = self._index.candidates(self.request.with_changes(**changes))
         if not self._collapses:
             found.repeated = {ref: each._replace(meets=False) for ref, each in found.repeated.items()}
+        if self._viewer is None and found.frequencies:
+            self.ranking.recalled = self._index.vocabulary(found.frequencies, Viewer(None))
         self.problems, self.warnings = found.every_problem, found.warnings
         self.not_valid = max(self.not_valid, found.not_valid)
         self._check_time()

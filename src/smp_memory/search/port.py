@@ -66,7 +66,7 @@ class SearchIndex(Protocol):
     def candidates(self, request: CandidateRequest) -> Candidates:
         """The memories that meet a request, by text the best first, else by time; with what ranking needs to know of the corpus.
 
-        With a text: conditions that labels cannot express (importance, confidence, pinned, refs, relations) do not decide which memories are
+        With a text: conditions that labels cannot express (importance, confidence, pinned, changes, refs, relations) do not decide which memories are
         the first by text; a candidate that does not meet them is marked (`meets`). `front` of the best matches bring others: with `by_meaning`
         the memories nearest to the words, with `with_neighbours` the turns up to two positions beside the ten best turns, by text
         and by meaning; these must meet the conditions. With REPEATED, a turn that repeats several memories names one: one that is visible, else
@@ -98,10 +98,13 @@ class SearchIndex(Protocol):
     def activity(
         self, sessions: Sequence[str] | None = None, *, ids_from: int | None = None
     ) -> dict[str, SessionActivity]:
-        """What the index knows of these sessions (None: all); with `ids_from` the ids of their memories from that position on."""
+        """What the index knows of these sessions (None: all); with `ids_from` the ids of their memories from that position on.
+
+        The `prompt` of a session is of the first turn among `text.memory_text.FIRST_MEMORIES` that is not deleted and has one.
+        """
 
     def saved_metadata(self, session: str | None = None) -> dict[str, tuple[object, SessionInfo]]:
-        """What the index knows of this session (None: all) without catching up: the `metadata_version`, user, project and settings.
+        """What the index knows of this session (None: all) without catching up: the `metadata_version`, user, project, settings and title.
 
         Sessions may be missing, and nothing else of the metadata is there. Valid if the version is still the same. May be empty.
         """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from smp_memory.model.candidates import Candidate, Candidates
+    from smp_memory.model.candidates import Candidate, Candidates, Vocabulary
     from smp_memory.model.decay import Inputs, Policy
     from smp_memory.model.record import Record
     from smp_memory.search.field_values import Computed
@@ -109,6 +109,7 @@ class Ranking:
         self._ranges: list[tuple[int | None, int | None]] = []  # the times that the query names
         self._documents = 0
         self._has_meanings = False
+        self.recalled: Vocabulary | None = None  # the figures of the corpus as hooks see it, if the query sees more
         self._model: RelevanceModel | None = None  # made when a relevance is asked for
         self._idle_factors: dict[int, float] = {}  # by the last write of a session
         self._scores: scoring.CandidateScores | None = None
@@ -256,7 +257,8 @@ class Ranking:
 
     def _relevance_model(self) -> RelevanceModel | None:
         if self._model is None and self._frequencies:
-            self._model = RelevanceModel(self._query.text, self._frequencies, self._documents, self._has_meanings)
+            documents, frequencies = self.recalled or (self._documents, self._frequencies)
+            self._model = RelevanceModel(self._query.text, frequencies, documents, self._has_meanings)
         return self._model
 
     def _nearness(self, ranked: Ranked) -> float:

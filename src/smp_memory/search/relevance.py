@@ -37,9 +37,8 @@ from math import exp, log, sqrt
 from smp_memory.model.candidates import ASKS, ROLE, STATED_SHIFT, WORDS_SHIFT
 from smp_memory.model.types import KINDS
 from smp_memory.text.memory_text import text_of
-from smp_memory.text.names import common_share
+from smp_memory.text.names import MORE_THAN_ONE, common_share, distance, is_correctable
 from smp_memory.text.prompt_cues import cues_in, is_frame
-from smp_memory.text.spelling import MORE_THAN_ONE, distance, is_correctable
 from smp_memory.text.tokenizer import terms
 
 TYPE_CHECKING = False

@@ -211,8 +211,8 @@ def current_hits(
 def last_word(turn: Record, relevance: float, written: Iterable[Hit | Judged]) -> Record | None:
     """The memory among these that speaks for a turn which matches the same query; None if none does.
 
-    It is as relevant, has much in common with the turn, and was written down after the turn was said. A memory that was deleted, settled or
-    superseded silences what was said before its end, and needs less in common, but no other numbers: else a prompt would bring back from
+    It is as relevant, has much in common with the turn, and was written down after the turn was said. A memory that was deleted, settled, superseded or
+    turned off for recall silences what was said before its end, and needs less in common, but no other numbers: else a prompt would bring back from
     a turn what the user has ended.
     """
     if not (KINDS[turn.type].is_said or turn.type == _SUMMARY):
@@ -225,7 +225,7 @@ def _speaks_for(hit: Hit | Judged, turn: Record) -> bool:
     memory = hit.record
     if not KINDS[memory.type].is_written_down:
         return False
-    if not (hit.superseded_by or memory.deletion is not None or is_settled(memory)):
+    if not (hit.superseded_by or memory.deletion is not None or is_settled(memory) or memory.muted):
         return turn._created <= memory._created and likeness(turn.text, memory.text) >= _LIKENESS
     if not hit.superseded_by and turn._created > _end_of(memory):
         return False
@@ -234,12 +234,13 @@ def _speaks_for(hit: Hit | Judged, turn: Record) -> bool:
 
 def describe_silenced(memory: Record) -> str:
     """Why a turn is left out for which this memory has the last word."""
-    state = "deleted" if memory.deletion is not None else "settled" if is_settled(memory) else "written down"
+    is_ended = ((memory.deletion is not None, "deleted"), (is_settled(memory), "settled"), (memory.muted, "turned off"))
+    state = next((word for is_true, word in is_ended if is_true), "written down")
     return f"{memory.ref} is as relevant, and was {state} later"
 
 
 def _end_of(memory: Record) -> str:
-    """When a memory was deleted or settled."""
+    """When a memory was deleted, settled or turned off."""
     return memory.deletion.at if memory.deletion is not None else memory._updated
 
 

@@ -273,7 +273,7 @@ class SessionCopy(NamedTuple):
 def copy_of_archive(store: FileStore, path: str, session: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> SessionCopy:
     """Copy the session in an archive. Raises `StorageCorrupt` if the archive is damaged or exceeds the limits."""
     target = _MemoryTarget()
-    contents = read_archive(store.disk, path, limits, target)
+    contents = read_archive(store.disk, path, DEFAULT_LIMITS, target)
     layout = layout_of(target.files, session, contents.summary.get("layout"), store.layout) or store.layout
     files = _in_ram(store, layout, session, target.files.items())
     files.archive_path = path
@@ -293,30 +293,28 @@ def summary_of(store: FileStore, path: str) -> dict[str, Any]:
     return read_archive(store.disk, path).summary
 
 
-def archived_files(store: FileStore, path: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> dict[str, bytes]:
+def archived_files(store: FileStore, path: str) -> dict[str, bytes]:
     """The files in an archive, by name."""
     target = _MemoryTarget()
-    read_archive(store.disk, path, limits, target)
+    read_archive(store.disk, path, DEFAULT_LIMITS, target)
     return target.files
 
 
-def copy_of_folder(
-    store: FileStore, folder: str, layout: Layout, session: str, limits: ArchiveLimits = DEFAULT_LIMITS
-) -> SessionCopy:
+def copy_of_folder(store: FileStore, folder: str, layout: Layout, session: str) -> SessionCopy:
     """Copy a deleted session's files. A write that was interrupted is completed in the copy."""
-    return SessionCopy(_in_ram(store, layout, session, files_in(store.disk, folder, limits)), {})
+    return SessionCopy(_in_ram(store, layout, session, files_in(store.disk, folder)), {})
 
 
-def files_in(disk: Disk, folder: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> Iterator[tuple[str, bytes]]:
+def files_in(disk: Disk, folder: str) -> Iterator[tuple[str, bytes]]:
     """Name and content of all files below a folder, without locks."""
-    left = limits.total_bytes
+    left = DEFAULT_LIMITS.total_bytes
     for name in names_below(disk, folder):
         if is_private(name, EXCLUDED):
             continue
         found = disk.stat(os.path.join(folder, name))
         left -= found.st_size if found is not None else 0
         if left < 0:
-            raise StorageCorrupt(f"{folder} is larger than {limits.total_bytes:,} bytes.", path=folder)
+            raise StorageCorrupt(f"{folder} is larger than {DEFAULT_LIMITS.total_bytes:,} bytes.", path=folder)
         yield name, disk.read(os.path.join(folder, name))
 
 

@@ -30,6 +30,7 @@ from smp_memory.files.layouts.layout import ARCHIVE_FOLDERS, COLD_FILE, OVERVIEW
 from smp_memory.files.system import RealSystem
 from smp_memory.files.user_state import ERASING
 from smp_memory.index.inspection import erase_from_index
+from smp_memory.model import told_log
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.model.entry import Entry
 from smp_memory.model.ids import check
@@ -275,8 +276,9 @@ def _clean_up(store: FileStore, targets: dict[str, list[str]], receipt: Receipt)
 
 
 def _purge_derived(store: FileStore, targets: dict[str, list[str]]) -> list[str]:
-    """Erase from the access log, and reasons from the audit log, which may quote the memory; returns failures."""
+    """Erase from the access log and the log of what hooks told, and reasons from the audit log, which may quote the memory; returns failures."""
     disk, log = store.state.disk, store.access.path
+    told_log.forget(store.state, targets)
     names = {f"{session}/{memory_id}".encode() for session, ids in targets.items() for memory_id in ids}
     if disk.exists(log):
         lines = disk.read(log).splitlines(keepends=True)

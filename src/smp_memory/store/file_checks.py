@@ -27,7 +27,7 @@ from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named, unread_sessions
 from smp_memory.files.layouts.layout import OVERVIEWS, PRIVATE
 from smp_memory.files.lock import HOLDER_BYTES
-from smp_memory.health.examination import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named
+from smp_memory.health.examination import NOTE, NOTHING_TO_DO, PROBLEM, WARNING, Check, HealthIssue, counted, named
 from smp_memory.model import ids
 from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION
 from smp_memory.model.storage_reports import unread_advice
@@ -143,7 +143,7 @@ class UnreadFilesCheck(Check):
         unknown = [name for name in names if not _is_known(name, session.id)]
         if unknown:
             message = f"{named(unknown)} in the folder of {session.id} {'is' if len(unknown) == 1 else 'are'} not read."
-            advice = "Nothing needs to be done; they are kept. Store what should be remembered as a memory: smp add."
+            advice = f"{NOTHING_TO_DO}; they are kept. Store what should be remembered as a memory: smp add."
             path = os.path.join(reader.folder, unknown[0])
             yield HealthIssue(self.name, NOTE, message, advice, session.id, path=path)
 
@@ -204,7 +204,7 @@ class ArchivesCheck(Check):
                 continue
             if not has_summary:
                 message = f"The archive of {session} is intact, but the summary beside it is missing or cannot be read."
-                yield HealthIssue(self.name, NOTE, message, "Nothing needs to be done.", session, path=path)
+                yield HealthIssue(self.name, NOTE, message, f"{NOTHING_TO_DO}.", session, path=path)
 
     def _of_other_programs(self, subject: FileExamination) -> Iterator[HealthIssue]:
         disk, root = subject.disk, subject.root
@@ -212,7 +212,7 @@ class ArchivesCheck(Check):
             message = (
                 f"Another program archived {session} and left only a summary; the memories themselves are not there."
             )
-            yield HealthIssue(self.name, NOTE, message, "Nothing needs to be done; it is kept.", session, path=path)
+            yield HealthIssue(self.name, NOTE, message, f"{NOTHING_TO_DO}; it is kept.", session, path=path)
         for session in sorted(filter(ids.is_valid, disk.folders(os.path.join(root, "deleted")))):
             record = foreign_record(disk, root, session)
             if record is not None:

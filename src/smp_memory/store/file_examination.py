@@ -153,10 +153,8 @@ class FileExamination(Examination):
         self.config_issues += _setting_issues(config, config.invalid, config.unknown, PROBLEM, path=self.config_path)
         return config
 
-    def _add_config_issue(self, message: str, advice: str, line: int = 0) -> None:
-        self.config_issues.append(
-            HealthIssue(CONFIGURATION, PROBLEM, message, advice, path=self.config_path, line=line)
-        )
+    def _add_config_issue(self, message: str, advice: str) -> None:
+        self.config_issues.append(HealthIssue(CONFIGURATION, PROBLEM, message, advice, path=self.config_path))
 
 
 class FileSessionExamination(SessionExamination):

@@ -36,7 +36,7 @@ from smp_memory.store.durability import GroupCommit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from smp_memory.config.settings import Config
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.model.storage_reports import RecordedDeletion, TidyReport
     from smp_memory.store.file_store import FileStore
-    from smp_memory.store.port import BatchPort
+    from smp_memory.store.port import BatchPort, FileEdit
 
 _TRIES = 20
 _LARGE_BYTES = 1 << 20  # reading a smaller session takes no longer than opening the index
@@ -394,6 +394,12 @@ class FileSession:
 
     def repair(self) -> Report:
         return store.verification.repair(self)
+
+    def stored_files(self) -> Iterator[tuple[str, bytes, Any]]:
+        return store.verification.stored_files(self)
+
+    def edit_files(self, edit: FileEdit) -> list[str]:
+        return store.verification.edit_files(self, edit)
 
     @property
     def store(self) -> FileStore:

@@ -65,7 +65,7 @@ def _opener(address: str) -> Opener:
     scheme = scheme_of(address)
     if scheme in _POSTGRES and scheme not in _openers:
         try:
-            from smp_memory.store.postgres.opening import open_postgres
+            from smp_memory.store.postgres.offline import open_postgres
         except ImportError as error:
             install = install_command("psycopg[binary]>=3.2,<4")
             message = f"where: {scheme}:// addresses need the extra `postgres` ({error}). Install it: {install}"

@@ -38,7 +38,7 @@ Guarantees of every backend
 
 What a backend writes itself: `Store`, `SessionStore`, an `AppendLog` for the audit log and one for the tokens of clients, and a feed for the index (`index.full_text_index.IndexFeed`). What it can take as
 it is: `index.full_text_index.FullTextIndex` (the search port over a feed), `index.stored_feed` (a feed that keeps the index on disk), `index.history_index` (the same for histories in RAM), the state of the user outside of the
-store (`files.user_state`) and in it the access logs (`files.activity`), `model.deletions.PurgeNotes` and `overview.extractive_summary`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
+store (`files.user_state`) and in it the access logs (`files.activity`), `model.deletions.PurgeNotes`, `model.told_log` and `overview.extractive_summary`, `health.examination`, `observe.incomplete` (reporting of what could not be read).
 `FileFeatures` and `SessionFiles` are for a store in files alone: callers ask for them (`store.files is not None`).
 """
 
@@ -50,7 +50,7 @@ from smp_memory.model.history import HOT
 from smp_memory.model.session_info import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import Any, TypeVar
 
@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Admit = Callable[[int, int], None]  # used bytes, new bytes; raises SizeLimitExceeded
     Histories = Mapping[str, Mapping[str, RecordHistory]]  # by session and id
+    FileEdit = Callable[
+        [str, bytes, Any], tuple[bytes, list[bytes]]
+    ]  # name, bytes and layout -> new bytes, what is dropped
     Note = Callable[[SessionHead, list[Record]], dict[str, Any]]
 
 
@@ -207,6 +210,12 @@ class SessionFiles(Protocol):
 
     def refresh(self, *, dry_run: bool = False) -> bool:
         """Renew figures in the metadata, overview files and the deletion record; whether the figures were out of date."""
+
+    def stored_files(self) -> Iterator[tuple[str, bytes, Any]]:
+        """Name and bytes of each file with entries or metadata, and the layout; without the lock."""
+
+    def edit_files(self, edit: FileEdit) -> list[str]:
+        """Rewrite files under the lock: `edit` is called for each. What it drops is quarantined."""
 
     def recorded_deletions(self) -> list[RecordedDeletion]:
         """Memories that a record of another program names as deleted, and that were never deleted or restored here."""

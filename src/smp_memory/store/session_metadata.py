@@ -163,7 +163,7 @@ def read_info(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
 
 
 def describe_metadata(store: Any, reader: SessionReader, saved: str, now_ns: int) -> str:
-    """Version of a session's metadata, its user, project and settings, as JSON for the index.
+    """Version of a session's metadata, its user, project, settings and title, as JSON for the index.
 
     Empty if `load` would raise or report anything, or if a change at this moment could leave the version as it is.
     `store` is a `store.file_store.FileStore`; `saved` is what the index has, and is returned if the version is the same.
@@ -178,6 +178,6 @@ def describe_metadata(store: Any, reader: SessionReader, saved: str, now_ns: int
         info = layout.decode_info(data, reader.session) if find_conflict(layout, data) is None else None
         if info is None or info.format > FORMAT or store.metadata_version(reader.session) != version:
             return ""
-        return json.dumps([version, info.user, info.project, info.config])
+        return json.dumps([version, info.user, info.project, info.config, info.title])
     except (SMPError, OSError, ValueError, TypeError, AttributeError, RecursionError):
         return ""

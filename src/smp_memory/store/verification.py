@@ -31,11 +31,13 @@ from smp_memory.store.archive import archive_problems
 from smp_memory.store.cold_storage import cold_segment_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from smp_memory.files.codec import Stored
+    from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.entry import Entry
     from smp_memory.store.file_session import FileSession
+    from smp_memory.store.port import FileEdit
 
 _PASSES = 8
 _TRIES = 2
@@ -159,20 +161,33 @@ def repair(session: FileSession) -> Report:
     """Repair what can be repaired, quarantine the rest, and report what was done."""
     session.writer.completed.clear()
     doubled = {name: put.id for name, put in session.history().names.unsettled.items()}
-    actions: list[str] = session.run_locked("repairing", lambda: _repaired(session))
+    actions: list[str] = session.run_locked("repairing", lambda: _settled(session, _Repair.run))
     actions = [f"{id} was allocated twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions
     report = validate(session)
     return Report(report.problems, report.checked, actions)
 
 
-def _repaired(session: FileSession) -> list[str]:
+def stored_files(session: FileSession) -> Iterator[tuple[str, bytes, Layout]]:
+    """Name and bytes of each file with entries or metadata, and the layout."""
+    disk, layout, folder = session.store.disk, session.store.layout, session.reader.folder
+    for name in dict.fromkeys([*layout.files(disk, folder, session.session), *filter(None, [layout.info_file])]):
+        yield name, disk.read(os.path.join(folder, name)), layout
+
+
+def edit_files(session: FileSession, edit: FileEdit) -> list[str]:
+    """Rewrite files of a session as `edit` says, and report what was quarantined."""
+    actions: list[str] = session.run_locked("editing", lambda: _settled(session, lambda each: each.edit(edit)))
+    return actions
+
+
+def _settled(session: FileSession, change: Callable[[_Repair], list[str]]) -> list[str]:
     for _ in range(_TRIES):
         try:
-            return _Repair(session).run()
+            return change(_Repair(session))
         except ConcurrentFileChange:
             session.writer.reconcile()
-    return _Repair(session).run()
+    return change(_Repair(session))
 
 
 class _Repair:
@@ -201,15 +216,30 @@ class _Repair:
             info.seq = max(info.seq, self._session_history.seq)
             info.numbers = {**info.numbers, **self._session_history.numbers}
             self._add_info(contents, info)
-            copies = self._write_quarantine()
-            try:
-                self._session.writer.rewrite(contents)
-            except ConcurrentFileChange:
-                for path in copies:
-                    self._store.disk.remove(path)
-                raise
-            self._session.writer.reconcile()
+            self._rewrite(contents)
         return self._actions
+
+    def edit(self, edit: FileEdit) -> list[str]:
+        """Rewrite the files that `edit` changes; what it drops is quarantined."""
+        contents: dict[str, bytes | None] = {}
+        for name, old, layout in stored_files(self._session):
+            new, dropped = edit(name, old, layout)
+            self._quarantined += [(name, each) for each in dropped]
+            if new != old:
+                contents[name] = new
+        if contents:
+            self._rewrite(contents)
+        return self._actions
+
+    def _rewrite(self, contents: dict[str, bytes | None]) -> None:
+        copies = self._write_quarantine()
+        try:
+            self._session.writer.rewrite(contents)
+        except ConcurrentFileChange:
+            for path in copies:
+                self._store.disk.remove(path)
+            raise
+        self._session.writer.reconcile()
 
     def _add_info(self, contents: dict[str, bytes | None], info: SessionInfo) -> None:
         data = self._layout.encode_info(info)

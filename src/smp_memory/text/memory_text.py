@@ -23,11 +23,14 @@ _NOT_SEARCHED = frozenset([
     "superseded_by", "supersedes", "valid_from", "valid_until", "parts", "exact", "opaque", "text_field", "embedding",
 ])  # fmt: skip
 
-_NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "pinned", "format"])
+_NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "muted", "pinned", "format"])
 
 _MAX_KEY = 300  # characters of a tag or topic that are indexed
 
 _LABELS = 2000  # cached
+
+FIRST_MEMORIES = 20  # of a session: among these its first prompt is looked for
+_BEGINNING, _LOOKED_AT = 80, 2000  # characters
 
 _MAX_TURN = 10**9
 
@@ -46,6 +49,18 @@ def wish_of(data: dict[str, Any]) -> str:
     with loading:
         from smp_memory.model.standing_instructions import instructions_in  # large, and no query needs it
     return instructions_in(privacy.fence.strip(text))
+
+
+def prompt_beginning(data: dict[str, Any]) -> str:
+    """The first words of a user's turn on one line, without recalled text; empty for other memories, and for one with a visibility of its own."""
+    text = data.get("content")
+    if data.get("role") != "user" or "visibility" in data or not isinstance(text, str):
+        return ""
+    line = " ".join(privacy.fence.strip(text)[:_LOOKED_AT].split()).encode(errors="replace").decode()
+    if len(line) <= _BEGINNING:
+        return line
+    words = line[: _BEGINNING - 1].rpartition(" ")[0]
+    return (words if len(words) > _BEGINNING // 2 else line[: _BEGINNING - 1]) + "…"
 
 
 def label_key(name: Any) -> str:

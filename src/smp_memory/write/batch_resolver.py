@@ -64,7 +64,7 @@ class BatchResolver:
         if history.first.lacks:  # where it can, the writer adds missing ids before a batch is resolved
             raise SessionCorrupt(
                 f"{name} has no id yet in {history.first.file} line {history.first.line}, where it was typed by hand, because the "
-                "file contains conflict markers of an unfinished merge. Resolve them by hand or run `smp repair`. Nothing was changed.",
+                "file contains conflict markers of an unfinished merge. Resolve them: `smp git resolve`. Nothing was changed.",
                 id=name,
                 session=self.session,
                 path=history.first.file,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
-from smp_memory.model.clone_merge import POINTING
+from smp_memory.model.clone_merge import POINTING, concurrent_changes
 from smp_memory.model.entry import DELETE, PUT, RESTORE, Entry
 from smp_memory.model.ids import new_uid
 from smp_memory.model.record import CLASSES, same
@@ -241,6 +241,8 @@ class Update(Operation):
             checked, self.removals = self.redactor.redact_fields(checked)
         self._check_targets(resolver, checked, before)
         changed = {field: value for field, value in checked.items() if not same(before.get(field), value)}
+        if len(changed) < len(checked):  # to write the value in use settles concurrent changes
+            changed = {field: checked[field] for field in checked if field in changed or field in concurrent_changes(history.entries)}  # fmt: skip
         if any(field in changed for group in kind.required for field in group):
             validation.check_required(kind, {**before, **changed})
         resolver.change(name, changed, self.by, None)

@@ -268,22 +268,31 @@ class Writer:
 
     def pin(self, id: Any, *, by: str | None = None) -> Any:
         """Keep a memory from fading."""
-        return self._set_pinned(id, True, by)
+        return self._set_flag(id, "pinned", True, by)
 
     def unpin(self, id: Any, *, by: str | None = None) -> Any:
         """Let a memory fade again."""
-        return self._set_pinned(id, None, by)
+        return self._set_flag(id, "pinned", None, by)
 
-    def _set_pinned(self, id: Any, pinned: bool | None, by: str | None) -> Any:
+    def mute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory off for recall."""
+        return self._set_flag(id, "muted", True, by)
+
+    def unmute(self, id: Any, *, by: str | None = None) -> Any:
+        """Turn a memory on for recall again."""
+        return self._set_flag(id, "muted", None, by)
+
+    def _set_flag(self, id: Any, field: str, value: bool | None, by: str | None) -> Any:
+        """Set a flag that every memory may have, also a turn, which cannot be changed otherwise."""
         change = Update(
             id_or_operation(id),
-            {"pinned": pinned},
+            {field: value},
             by or self._author,
             None,
             self._rules.content_limit,
             may_touch_turns=True,
         )
-        return self._commit(change, "pinning" if pinned else "unpinning")
+        return self._commit(change, f"setting {field}" if value else f"removing {field}")
 
     def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""

@@ -168,7 +168,7 @@ READS: dict[str, Callable[[AgentMemory, Case, str], Any]] = {
 }
 WRITES = {
     "add", "add_turn", "add_decision", "add_finding", "add_preference", "add_artifact", "add_learning", "add_many",
-    "update_agent_state", "update_state", "update", "resolve", "relate", "unrelate", "pin", "unpin", "delete", "restore",
+    "update_agent_state", "update_state", "update", "resolve", "relate", "unrelate", "pin", "unpin", "mute", "unmute", "delete", "restore",
     "transaction",
 }  # fmt: skip
 NAMES = {"agent", "id"}  # who it is and of which session

@@ -18,7 +18,7 @@ import pytest
 
 import smp_memory
 from smp_memory import aio
-from smp_memory.aio.pool import THREADS, start
+from smp_memory.aio.faces import THREADS, start
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.system import RealSystem
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from smp_memory import aio
-from smp_memory.aio.pool import THREADS
+from smp_memory.aio.faces import THREADS
 from smp_memory.errors import InvalidQuery
 
 

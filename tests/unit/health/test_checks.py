@@ -16,6 +16,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
+from smp_memory.health import content
 from smp_memory.health.examination import HealthReport
 from smp_memory.privacy.fence import fence
 from tests.unit.health.sample_store import (
@@ -767,8 +768,36 @@ def test_checks_can_be_limited_to_one_session(memory: smp_memory.Memory) -> None
 
 def test_quick_skips_heavy_checks(memory: smp_memory.Memory) -> None:
     report = memory.doctor(quick=True)
-    assert [check.name for check in report.checks if check.skipped] == ["archives", "secrets", "duplicates"]
-    assert title_of(report, "secrets") == "secrets"  # nothing is stated about a check that did not run
+    assert [check.name for check in report.checks if check.skipped] == ["archives", "duplicates"]
+    assert title_of(report, "duplicates") == "duplicates"  # nothing is stated about a check that did not run
+
+
+def test_quick_check_searches_the_newest_memories_for_secrets_and_says_what_it_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "QUICK_MEMORIES", 2)
+    monkeypatch.setattr(content, "QUICK_SESSIONS", 1)
+    with made(tmp_path, "jsonl", privacy={"redaction": {"enabled": False}}) as memory:
+        memory.session("review").add_finding(f"In a session that was written earlier {TOKEN}")
+        later = memory.create_session("later")
+        for number in range(3):
+            later.add_learning(f"Old key {TOKEN}", created=f"2026-01-0{number + 1}T00:00:00Z")
+        later.add_decision("Nothing secret")
+        os.utime(memory.session("review").folder + "/findings.jsonl", (1, 1))
+        quick = memory.doctor(quick=True)
+        [check] = [each for each in quick.checks if each.name == "secrets"]
+        assert [issue.ids for issue in check.findings] == [("LEARN-0003",)]
+        assert check.not_checked.startswith("11 older memories, metadata, cold segments and quarantine")
+        assert len(memory.doctor().of("secrets")) == 4
+
+
+def test_quick_check_finds_a_secret_typed_into_an_old_memory(
+    memory: smp_memory.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "QUICK_MEMORIES", 1)
+    path = file_of(memory, "findings.jsonl")
+    path.write_text(path.read_text().replace("no rate limit", f"the key {TOKEN}"))
+    assert [issue.ids for issue in memory.doctor(quick=True).of("secrets")] == [("FIND-0001",)]
 
 
 def test_progress_is_reported(memory: smp_memory.Memory) -> None:

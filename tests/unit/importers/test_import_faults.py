@@ -17,7 +17,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import UserError
 from smp_memory.importers import import_from
-from smp_memory.importers.json_array import items_of
+from smp_memory.importers.chat_exports import items_of
 from smp_memory.importers.registry import Places, importer_named
 from smp_memory.importers.source import Source
 from smp_memory.memory import Memory

@@ -14,8 +14,8 @@ import pytest
 
 import smp_memory
 from smp_memory.importers import import_from
+from smp_memory.importers.chat_exports import items_of
 from smp_memory.importers.import_run import Progress
-from smp_memory.importers.json_array import items_of
 from smp_memory.importers.source import HALF_WRITTEN, LINE_BYTES, Source
 from smp_memory.memory import Memory
 from tests import host_transcripts as hosts

@@ -216,7 +216,7 @@ class Hours:
 def slow(monkeypatch: pytest.MonkeyPatch) -> Hours:
     """A function that takes 10 ms for each text."""
     clock = Hours()
-    monkeypatch.setattr("smp_memory.index.missing_vectors.time", clock)
+    monkeypatch.setattr("smp_memory.index.stored_feed.time", clock)
     return clock
 
 

@@ -255,10 +255,10 @@ def test_model_failed(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_vectors_missing(emitted: Emitted, monkeypatch: pytest.MonkeyPatch) -> None:
-    from smp_memory.index import missing_vectors
+    from smp_memory.index import stored_feed
 
     monkeypatch.setattr(index, "_reported", set())
-    monkeypatch.setattr(missing_vectors, "_QUERY_SECONDS", -1.0)
+    monkeypatch.setattr(stored_feed, "_QUERY_SECONDS", -1.0)
     with smp_memory.open(":memory:", embed=lambda texts: [[1.0, 2.0]] * len(texts), config=BY_MEANING) as memory:
         memory.create_session("s1").add_decision(MARK)
         memory.query(f"what do we know about {MARK} and its water")

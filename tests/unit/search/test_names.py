@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import smp_memory
 from smp_memory.errors import InvalidRecord
 from smp_memory.memory import Memory
-from smp_memory.text.names import names_in
-from smp_memory.text.spelling import MORE_THAN_ONE, distance, is_correctable, simple_variants, variants
+from smp_memory.text.names import MORE_THAN_ONE, distance, is_correctable, names_in, simple_variants, variants
 from smp_memory.text.tokenizer import STOP_WORDS, terms
 
 

@@ -10,6 +10,7 @@ import pytest
 import smp_memory
 from smp_memory import AgentMemory, Memory
 from smp_memory.model.candidates import NEWER, Candidate, CandidateRequest
+from smp_memory.model.times import to_microseconds
 from smp_memory.search.ranking import Ranking
 from smp_memory.testing import FrozenClock
 from tests.backends.naive_index import NaiveIndex
@@ -58,6 +59,11 @@ ANSWERS: dict[str, Callable[[Memory], Any]] = {
     "priority": lambda memory: memory.priority("s0/DEC-0001"),
     "usage": lambda memory: memory.analytics().usage.to_dict()["memories"],
     "impact": lambda memory: memory.analytics().impact.to_dict()["decisions"],
+    "prompts": lambda memory: {name: each.prompt for name, each in memory.store.indexer.activity().items()},
+    "changed": lambda memory: [
+        sorted(each.ref for each in memory.store.indexer.candidates(CandidateRequest(changed_since=since, include_deleted=True)).matches)
+        for since in (0, to_microseconds(memory.session("s1").find("TURN-0005").created), 2**62)
+    ],
     "mistyped": lambda memory: memory.query("databse").corrected,
     "expired": lambda memory: memory.query("English").not_valid,
 }  # fmt: skip

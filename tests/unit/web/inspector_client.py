@@ -52,6 +52,9 @@ class Answer:
         """The value of a control of the form."""
         found = re.search(rf'<textarea[^>]* name="{re.escape(name)}"[^>]*>\n?(.*?)</textarea>', self.html, re.DOTALL)
         if found is None:
+            select = re.search(rf'<select[^>]* name="{re.escape(name)}"[^>]*>(.*?)</select>', self.html, re.DOTALL)
+            found = re.search(r'<option value="([^"]*)" selected>', select[1]) if select is not None else None
+        if found is None:
             element = re.search(rf'<input[^>]* name="{re.escape(name)}"[^>]*>', self.html)
             found = re.search(r' value="([^"]*)"', element[0]) if element is not None else None
         assert found is not None, name

@@ -78,8 +78,8 @@ def _pages(ref: str) -> Iterator[str]:
     memory = f"/memory/{session}/{id}"
     yield from (
         "/",
-        "/?kind=context&task=planted&floor=0",
-        "/?kind=start",
+        "/agent?kind=context&task=planted&floor=0",
+        "/agent?kind=start",
         "/search?q=planted",
         "/search?sort=newest&include_deleted=1",
     )
@@ -138,7 +138,7 @@ def test_hostile_text_in_any_field_is_shown_and_inert(
         if not counts[0]:
             silent.append(name)
     assert silent == ["access"]  # a count and a time, if they are any
-    for path in ("/?kind=context&task=something&floor=0", "/search?sort=newest", "/session/review", "/timeline"):
+    for path in ("/agent?kind=context&task=something&floor=0", "/search?sort=newest", "/session/review", "/timeline"):
         assert check(client.get(path).html), path
 
 

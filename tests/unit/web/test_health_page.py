@@ -159,3 +159,60 @@ def test_every_page_names_settings_that_cannot_be_used_or_that_wait_for_trust(me
             assert "decay.policy" in text
             assert "privacy.redaction.enabled true → false" in text
             assert path != "/session/review" or "storage.max_content_kb" in text
+
+
+SECRETS = ("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "hunter2-is-not-safe!")
+
+
+def _with_secrets(memory: Memory) -> None:
+    """Two sessions into whose files a person typed a secret."""
+    for name, secret in (("one", SECRETS[0]), ("two", f"password = {SECRETS[1]}")):
+        session = memory.create_session(name)
+        session.add_finding("The deploy uses PLACE and never rotates it", severity="low")
+        path = next(path for path in Path(session.folder).iterdir() if path.name.startswith("findings"))
+        path.write_text(path.read_text().replace("PLACE", secret))
+
+
+def test_preview_of_redaction_shows_what_replaces_what_and_no_part_of_the_secret(
+    memory: Memory, client: InspectorClient
+) -> None:
+    _with_secrets(memory)
+    page = client.get("/health")
+    assert 'href="/health/redact?session=one&amp;session=two"' in page.html
+    assert "smp redact" not in page.text
+    preview = client.get("/health/redact?session=one&session=two")
+    assert "The deploy uses •••••••• → [REDACTED:github_token] and never rotates it" in preview.text
+    assert "password = •••••••• → [REDACTED:password]" in preview.text
+    assert 'href="/memory/one/FIND-0001"' in preview.html
+    for secret in SECRETS:
+        pieces = [secret[at : at + 6] for at in range(len(secret) - 5)]
+        assert not [piece for piece in pieces if piece in preview.html or piece in page.html]
+
+
+def test_several_sessions_are_redacted_together_and_those_not_chosen_stay(
+    memory: Memory, client: InspectorClient
+) -> None:
+    _with_secrets(memory)
+    assert "no session was chosen" in client.post("/health/redact", reason="leaked").text
+    page = client.done("/health/redact", **{"session:one": "1", "reason": "leaked"})
+    assert "Redacted 1 memory of one: github_token (1)." in page.text
+    assert SECRETS[1] in memory.get("two/FIND-0001").finding
+    client.done("/health/redact", **{"session:one": "1", "session:two": "1"})
+    assert memory.get("one/FIND-0001").finding == "The deploy uses [REDACTED:github_token] and never rotates it"
+    assert SECRETS[1] not in memory.get("two/FIND-0001").finding
+    assert "Secrets are stored" not in client.get("/health").text
+
+
+def test_notes_about_which_nothing_needs_to_be_done_are_folded_into_one_line(
+    memory: Memory, client: InspectorClient
+) -> None:
+    for name in ("one", "two"):
+        session = memory.create_session(name)
+        session.add_finding("Before", severity="low")
+        path = next(path for path in Path(session.folder).iterdir() if path.name.startswith("findings"))
+        path.write_text(path.read_text().replace("Before", "After"))
+    page = client.get("/health")
+    assert "2 notes: nothing needs to be done" in page.text
+    assert "All is well" in page.text
+    assert page.html.split('id="folded"')[1].count("was edited by hand") == 2
+    assert "was edited by hand" not in page.html.split('id="folded"')[0]

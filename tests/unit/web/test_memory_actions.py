@@ -13,7 +13,21 @@ from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # made up
-ACTIONS = ("edit", "pin", "unpin", "resolve", "reopen", "relate", "unrelate", "delete", "restore", "redact", "erase")
+ACTIONS = (
+    "edit",
+    "pin",
+    "unpin",
+    "mute",
+    "unmute",
+    "resolve",
+    "reopen",
+    "relate",
+    "unrelate",
+    "delete",
+    "restore",
+    "redact",
+    "erase",
+)
 
 
 @pytest.fixture

@@ -124,18 +124,18 @@ def test_agent_view_says_that_a_session_is_not_there_and_shows_a_new_one(
 ) -> None:
     _fill(memory)
     for name, said in (("reviw", "No session reviw"), ("away", "Session away is archived"), ("../x", "not an id")):
-        page = client.get(f"/?task=rate+limit&session={name}")
+        page = client.get(f"/agent?task=rate+limit&session={name}")
         assert page.status == 200
         assert said in page.text
         assert "Shown here is what an agent in a new session is told." in page.text
-    assert "in a new session is told" not in client.get("/?session=review").text
+    assert "in a new session is told" not in client.get("/agent?session=review").text
     assert memory.store.sessions(ARCHIVED, id="away")
 
 
 def test_agent_view_of_a_session_with_unreadable_metadata_says_so(memory: Memory, client: InspectorClient) -> None:
     _fill(memory)
     (Path(memory.root) / "sessions/review/manifest.json").write_text('{"metadata": 5}')
-    page = client.get("/?task=rate+limit&session=review&kind=context")
+    page = client.get("/agent?task=rate+limit&session=review&kind=context")
     assert page.status == 200
     assert "The metadata of session review cannot be read" in page.text
     assert "No rate limit" in page.text

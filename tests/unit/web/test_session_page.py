@@ -31,21 +31,24 @@ def test_metadata_size_and_actions_are_shown(session: SessionMemory, client: Ins
     page = client.get("/session/review")
     for expected in ("With ada", "Project shop", "Agents architect", "phase two", "active", "of 10.0 MiB", "decisions"):
         assert expected in page.text, expected
-    for address in ("/?session=review", "/export?session=review", "/session/review/archive", "/session/review/delete"):
+    for address in (
+        "/agent?session=review",
+        "/export?session=review",
+        "/session/review/archive",
+        "/session/review/delete",
+    ):
         assert f'href="{address}"' in page.html, address
 
 
-def test_memories_are_in_the_order_of_their_times_under_their_days(
-    session: SessionMemory, client: InspectorClient
-) -> None:
+def test_newest_memory_comes_first_under_its_day(session: SessionMemory, client: InspectorClient) -> None:
     session.add_turn("user", "First", created="2026-11-01T10:00:00Z")
     session.add_decision("Second", created="2026-11-01T11:00:00Z")
     session.add_turn("assistant", "Fourth", created="2026-11-03T09:00:00Z")
     session.add_finding("Third", severity="low", created="2026-11-02T09:00:00Z")
     html = client.get("/session/review").html
-    assert _ids(html) == ["TURN-0001", "DEC-0001", "FIND-0001", "TURN-0002"]
+    assert _ids(html) == ["TURN-0002", "FIND-0001", "DEC-0001", "TURN-0001"]
     headings = re.findall(r'<h2 class="day">([^<]+)</h2>', html)
-    assert headings == ["Sunday, 1 November 2026", "Monday, 2 November 2026", "Tuesday, 3 November 2026"]
+    assert headings == ["Tuesday, 3 November 2026", "Monday, 2 November 2026", "Sunday, 1 November 2026"]
 
 
 def test_relations_are_said_from_both_ends(session: SessionMemory, client: InspectorClient) -> None:
@@ -88,7 +91,7 @@ def test_filters_by_type_author_and_open(session: SessionMemory, client: Inspect
     closed = session.add_finding("Closed", severity="low", author="veritas")
     session.update(closed.id, status="fixed")
     assert _ids(client.get("/session/review?type=decision").html) == ["DEC-0001"]
-    assert _ids(client.get("/session/review?author=veritas").html) == ["FIND-0001", "FIND-0002"]
+    assert _ids(client.get("/session/review?author=veritas").html) == ["FIND-0002", "FIND-0001"]
     assert _ids(client.get("/session/review?open=1").html) == ["FIND-0001"]
     assert _ids(client.get("/session/review?open=1&type=decision").html) == []
     assert "No memory meets these filters" in client.get("/session/review?author=nobody").text
@@ -99,7 +102,7 @@ def test_deleted_memories_are_shown_only_when_asked_for(session: SessionMemory, 
     session.add_decision("Right")
     session.delete(gone.id)
     assert _ids(client.get("/session/review").html) == ["DEC-0002"]
-    assert _ids(client.get("/session/review?deleted=1").html) == ["DEC-0001", "DEC-0002"]
+    assert _ids(client.get("/session/review?deleted=1").html) == ["DEC-0002", "DEC-0001"]
 
 
 def _fill(session: SessionMemory, count: int) -> None:
@@ -112,19 +115,21 @@ def _fill(session: SessionMemory, count: int) -> None:
             )
 
 
-def test_last_page_comes_first_and_pages_meet(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:
+def test_newest_page_comes_first_and_pages_meet(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
     _fill(session, 2 * PAGE_RECORDS + 30)
     every = [record.id for record in session.records()]
     seen: list[str] = []
     address = "/session/review"
     while True:
         html = client.get(address).html
-        seen = _ids(html) + seen
-        found = re.search(r'href="(/session/review\?[^"]*offset=\d+)">↑', html)
+        seen += _ids(html)
+        found = re.search(r'href="(/session/review\?[^"]*offset=\d+)">↓', html)
         if found is None:
             break
         address = found[1].replace("&amp;", "&")
-    assert seen == sorted(every, key=lambda id: session.find(id).created)  # type: ignore[union-attr]
+    assert seen[::-1] == sorted(every, key=lambda id: session.find(id).created)  # type: ignore[union-attr]
     assert len(seen) == 230
 
 
@@ -139,9 +144,9 @@ def test_page_begins_with_the_chosen_day(session: SessionMemory, client: Inspect
 def test_offsets_from_both_ends_give_the_same_memories(memory: Memory, session: SessionMemory) -> None:
     _fill(session, 3 * PAGE_RECORDS)
     every = [record.id for record in timeline(memory, TimelineQuery("review", offset=0)).records]
-    assert every == [f"TURN-{number:04}" for number in range(201, 301)]
+    assert every == [f"TURN-{number:04}" for number in range(300, 200, -1)]
     first = timeline(memory, TimelineQuery("review", offset=250))
-    assert [record.id for record in first.records] == [f"TURN-{number:04}" for number in range(1, 51)]
+    assert [record.id for record in first.records] == [f"TURN-{number:04}" for number in range(50, 0, -1)]
     assert first.older == 0
 
 
@@ -253,7 +258,7 @@ def test_timeline_of_all_sessions_mixes_them_by_time(
     session.add_turn("user", "one", created="2026-11-01T10:00:00Z")
     memory.create_session("other").add_turn("user", "two", created="2026-11-01T09:00:00Z")
     page = client.get("/timeline")
-    assert page.html.index("other/TURN-0001") < page.html.index("review/TURN-0001")
+    assert page.html.index("review/TURN-0001") < page.html.index("other/TURN-0001")
 
 
 def test_activity_has_a_bar_for_each_day_and_links_to_it(session: SessionMemory, client: InspectorClient) -> None:

@@ -85,7 +85,9 @@ def test_filter_by_state_agrees_with_the_states_of_the_store(
         memory.create_session(f"own-{age}", config=own).add_turn("user", "a")
         clock.pass_days(age)
     for state in sessions.STATES:
-        shown = re.findall(r'class="name">([\w-]+)<', " ".join(_table(client.get(f"/sessions?state={state}").html)))
+        shown = re.findall(
+            r'href="/session/([\w-]+)" class="name"', " ".join(_table(client.get(f"/sessions?state={state}").html))
+        )
         assert sorted(shown) == sorted(each.session for each in memory.session_states() if each.state == state)
 
 
@@ -204,7 +206,7 @@ def test_session_that_is_archived_meanwhile_does_not_hide_the_others(
     monkeypatch.setattr(sessions, "_figures", archiving)
     page = client.get("/sessions")
     assert page.status == 200
-    assert [re.findall(r'class="name">(\w+)<', row) for row in _table(page.html)] == [["two"]]
+    assert [re.findall(r'href="/session/(\w+)" class="name"', row) for row in _table(page.html)] == [["two"]]
 
 
 def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock: Clock) -> None:
@@ -220,10 +222,10 @@ def test_looking_counts_as_no_use(memory: Memory, client: InspectorClient, clock
 
 
 LOOKED_AT = (
-    "/?kind=prompt&task=which+login+do+we+use",
-    "/?kind=context&agent=architect&session=quiet&task=which+login+do+we+use",
-    "/?kind=start",
-    "/?kind=agent&task=which+login+do+we+use",
+    "/agent?kind=prompt&task=which+login+do+we+use",
+    "/agent?kind=context&agent=architect&session=quiet&task=which+login+do+we+use",
+    "/agent?kind=start",
+    "/agent?kind=agent&task=which+login+do+we+use",
     "/search?q=login",
     "/search?q=login&why_not=quiet/DEC-0001",
     "/memory/quiet/DEC-0001",

@@ -34,7 +34,7 @@ def test_deleted_memory_is_shown_with_who_when_why_and_until_when(
     assert 'formaction="/memory/review/FIND-0001/restore"' in page.html
     assert 'href="/memory/review/FIND-0001/erase"' in page.html
     clock.pass_days(40)
-    assert "due for the next purge" in client.get("/trash").text
+    assert "until the next purge" in client.get("/trash").text
 
 
 def test_memory_that_is_never_purged_by_itself_is_said_to_stay(memory: Memory, client: InspectorClient) -> None:

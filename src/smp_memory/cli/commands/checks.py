@@ -66,10 +66,11 @@ def run_validate(call: Invocation) -> int:
 
 
 def _notify_missing_merge_driver(call: Invocation) -> None:
-    from smp_memory.git.repository import NO_DRIVER, merges_without_driver
+    from smp_memory.git.repository import WorkTree
 
-    if not scheme_of(call.memory.root) and merges_without_driver(call.memory.root) is not None:
-        call.notify(f"{NO_DRIVER} Register it: smp git setup")
+    tree = None if scheme_of(call.memory.root) else WorkTree.with_driver(call.memory.root)
+    if tree is not None and (problem := tree.driver_problem()):
+        call.notify(f"{problem} Register it: smp git setup")
 
 
 def _validate_lines(call: Invocation, reports: dict[str, Report]) -> Iterator[str]:
@@ -224,7 +225,9 @@ def doctor_arguments(parser: Parser) -> None:
         help="with --fix: only permissions, recovery, index, access or maintenance; repeat for more",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="skip secrets, duplicates, archives and checksums of the index"
+        "--quick",
+        action="store_true",
+        help="skip duplicates, archives and checksums of the index; search only the newest memories for secrets",
     )
     parser.add_argument("--all", action="store_true", help="all sessions, also if SMP_SESSION names one")
 
@@ -237,7 +240,7 @@ def run_doctor(call: Invocation) -> int:
     command that helps. --fix applies the safe fixes: file permissions, recovery after a crash, the index, the access log.
     No memory is changed or removed.
 
-    Checks without an issue are counted; --verbose lists them. At the end it says when each coding agent called last.
+    Checks without an issue are counted, and notes about which nothing needs to be done; --verbose lists them. At the end it says when each coding agent called last.
 
     The exit code is 0 if there are no issues or only notes, else 1.
 
@@ -315,7 +318,10 @@ def _find_damaged_store(root: str) -> str | None:
 def doctor_lines(
     report: HealthReport, width: int | None, session: str | None = None, *, is_verbose: bool = False
 ) -> Iterator[str]:
-    """A report as text: each check with issues, their advice, and the totals. Checks without issues are only counted, or listed too."""
+    """A report as text: each check with issues, their advice, and the totals.
+
+    Checks without issues, and notes about which nothing needs to be done, are only counted, or listed too.
+    """
     what = session or plural(report.sessions, "session")
     yield f"{paint('bold', _relative_path(report.root))}  {report.layout}, {what}, {plural(report.memories, 'memory')}"
     yield ""
@@ -324,11 +330,17 @@ def doctor_lines(
         yield f"{mark} {verb} {paint('bold', fixed.name)}: {'; '.join(fixed.did)}"
     if report.fixed:
         yield ""
-    shown = [check for check in report.checks if is_verbose or check.findings]
+    shown = [check for check in report.checks if is_verbose or check.shown]
     columns = max((len(check.title) for check in shown), default=0)
     for check in shown:
-        yield from _check_lines(check, columns, report.root, width)
-    if shown:
+        issues = check.findings if is_verbose else check.shown
+        yield from _check_lines(check, issues, columns, report.root, width)
+    for check in report.checks:
+        if check.not_checked:
+            yield from wrap(f"- {check.name}: {check.not_checked} (--quick)", width)
+    if report.folded and not is_verbose:
+        yield from wrap(_folded_line(report), width)
+    if shown or report.folded:
         yield ""
     yield _totals_line(report)
 
@@ -344,7 +356,18 @@ def _host_lines(hosts: list[dict[str, Any]], is_trusted: bool) -> Iterator[str]:
         yield "MCP: no client has connected to this store yet"
 
 
-def _check_lines(check: CheckResult, title_columns: int, root: str, width: int | None) -> Iterator[str]:
+def _folded_line(report: HealthReport) -> str:
+    """How many notes need nothing, by check."""
+    counts = [(check.name, len(check.findings) - len(check.shown)) for check in report.checks]
+    named = ", ".join(f"{name} {count:,}" for name, count in counts if count)
+    return (
+        f"· {plural(len(report.folded), 'note')} ({named}): nothing needs to be done; smp doctor --verbose lists them"
+    )
+
+
+def _check_lines(
+    check: CheckResult, issues: list[HealthIssue], title_columns: int, root: str, width: int | None
+) -> Iterator[str]:
     if check.skipped:
         yield paint("dim", f"- {check.title:{title_columns}}  skipped (--quick)")
         return
@@ -353,7 +376,7 @@ def _check_lines(check: CheckResult, title_columns: int, root: str, width: int |
     summary = paint("dim", truncate(check.said, columns)) if check.said and columns else ""
     yield f"{paint(style, mark)} {check.title:{title_columns}}  {summary}".rstrip()
     advice = ""
-    for issue in check.findings:
+    for issue in issues:
         if advice and issue.advice != advice:
             yield from _advice_lines(advice, width)
         advice = issue.advice
@@ -384,7 +407,7 @@ def _location(issue: HealthIssue, root: str) -> str:
 def _totals_line(report: HealthReport) -> str:
     counts = [plural(report.count(kind), kind) for kind in ("problem", "warning", "note") if report.count(kind)]
     mark = paint("green", "✓") if report.ok else paint("red", "✗")
-    passed = sum(not check.findings and not check.skipped for check in report.checks)
+    passed = sum(not check.shown and not check.skipped for check in report.checks)
     skipped = sum(check.skipped for check in report.checks)
     result = f"{', '.join(counts) if counts else 'No issues'}; {plural(passed, 'check')} passed"
     result += f", {skipped} skipped (--quick)" if skipped else ""

@@ -145,7 +145,7 @@ def _is_unreadable(report: IngestReport) -> bool:
 def _migrated(call: Invocation, report: IngestReport, importer: Importer) -> None:
     """Validate an import from BMAD, and report its steps."""
     from smp_memory import __version__
-    from smp_memory.importers.migration import steps_of
+    from smp_memory.importers.ingest import steps_of
 
     options = call.options
     session = options.name or options.session or importer.session

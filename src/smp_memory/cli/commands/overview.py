@@ -5,6 +5,8 @@ from __future__ import annotations
 from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
+from smp_memory.lifecycle.session_titles import session_title
+from smp_memory.session import SessionMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,10 +25,12 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--yaml", action="store_true", help="print YAML, as in the overview files of the markdown layout")  # fmt: skip
 
 
-def _answer(call: Invocation, overview: Any, lines: Iterable[str]) -> None:
+def _answer(call: Invocation, overview: Any, lines: Iterable[str], title: str = "") -> None:
     if not call.options.yaml or call.options.json:
         unread = {"problems": [each.to_dict() for each in overview.problems]} if overview.problems else {}
-        call.answer({**overview.to_dict(), "scope": call.scope_data, **unread}, _with_scope(call, lines))
+        titled = {"title": title} if title else {}
+        shown = [paint("bold", one_line(title)), *lines] if title else lines
+        call.answer({**overview.to_dict(), **titled, "scope": call.scope_data, **unread}, _with_scope(call, shown))
         return
     from smp_memory.files.yaml_text import emit_mapping
 
@@ -200,8 +204,10 @@ def run_summary(call: Invocation) -> None:
       smp summary
       smp summary --session shop --json
     """
-    summary = call.read_scope.summarize()
-    _answer(call, summary, _summary_lines(str(summary), call.screen.width))
+    scope = call.read_scope
+    summary = scope.summarize()
+    title = session_title(call.memory.store, scope.id) if isinstance(scope, SessionMemory) else ""
+    _answer(call, summary, _summary_lines(str(summary), call.screen.width), title)
 
 
 def _summary_lines(text: str, columns: int | None) -> Iterator[str]:

@@ -223,6 +223,7 @@ _TITLE_FIELDS = (
     "author",
     "author_kind",
     "pinned",
+    "muted",
     "deleted",
     "typed_by_hand",
 )
@@ -230,8 +231,9 @@ _TITLE_FIELDS = (
 
 def _record_lines(call: Invocation, record: Record) -> Iterator[str]:
     data = record.to_dict()
-    pinned = "  " + paint("yellow", "pinned") if record.pinned else ""
-    yield f"{paint('bold', record.id)}  {record.type} in session {record.session}{pinned}"
+    words = ["pinned"] * bool(record.pinned) + ["not told to agents"] * bool(record.muted)
+    marks = "".join("  " + paint("yellow", word) for word in words)
+    yield f"{paint('bold', record.id)}  {record.type} in session {record.session}{marks}"
     by = f" by {record.author}" if record.author else ""
     typed = ", typed in by hand" if record.typed_by_hand else ""
     yield paint("dim", f"added {time_text(data['created'])} UTC{by}{typed}")

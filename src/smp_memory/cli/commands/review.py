@@ -16,6 +16,7 @@ from smp_memory.cli.render import one_line, paint, plural, table, text_lines, ti
 from smp_memory.cli.terminal import Keyboard, ask_line, has_editor, run_editor
 from smp_memory.errors import SMPError, UserError
 from smp_memory.lifecycle.review import TYPES, proposal_in, says_the_same, surroundings
+from smp_memory.lifecycle.session_titles import session_title
 from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False
@@ -302,8 +303,7 @@ class Walk:
         ref = truncate(proposal.ref, max(columns - width_of(head) - 2, 20))
         self._say(f"{paint('dim', place)}  {paint('bold', proposal.type)}  {paint('cyan', ref)}")
         who = str(turn.author or turn.given.get("role") or "somebody")
-        title = session.info.context.get("title")
-        about = [who, time_text(to_text(turn.created)), one_line(title) if isinstance(title, str) else ""]
+        about = [who, time_text(to_text(turn.created)), one_line(session_title(self._call.memory.store, session.id))]
         self._say(paint("dim", truncate(", ".join(filter(None, about)), columns)))
         for line in _turn_lines(turn.text, proposal.text, columns):
             self._say(line)

@@ -1,12 +1,26 @@
-"""Commands for sessions: session new, list, show, archive, delete, restore, erase; stats."""
+"""Commands for sessions: session new, list, show, title, archive, delete, restore, erase; stats."""
 
 from __future__ import annotations
 
 from smp_memory.cli.arguments import add_scope, parse_assignment
-from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
+from smp_memory.cli.render import (
+    bar,
+    bars,
+    fields,
+    one_line,
+    paint,
+    plural,
+    short_age,
+    size_text,
+    table,
+    time_text,
+    value_text,
+)
 from smp_memory.errors import SMPError, UserError
+from smp_memory.lifecycle.session_titles import SessionNames, session_title
 from smp_memory.model.ids import scheme_of
-from smp_memory.model.times import to_text
+from smp_memory.model.session_info import ARCHIVED, DELETED, LIVE, short_names
+from smp_memory.model.times import to_moment, to_text
 from smp_memory.privacy.settings import clean_reason
 
 TYPE_CHECKING = False
@@ -89,7 +103,9 @@ def session_list_arguments(parser: Parser) -> None:
 
 
 def run_session_list(call: Invocation) -> None:
-    """List the sessions of the store with their state and its next automatic change, the one written last at the end.
+    """List the sessions of the store with title, short id and age, the one written last at the end.
+
+    Other commands take the short id, too. State and next automatic change are shown where they differ.
 
     Examples:
       smp session list
@@ -99,7 +115,11 @@ def run_session_list(call: Invocation) -> None:
     sessions = call.memory.sessions_by_time()
     states = {each.session: each.to_dict() for each in call.memory.session_states()}
     counts = call.memory.query(count_by="session", limit=1, include_expired=True, track_access=False).counts["session"]
-    rows = [{**_summary(session, counts, written), **states.get(session.id, {})} for written, session in sessions]
+    names = SessionNames(call.memory.store)
+    rows = [
+        {**_summary(session, counts, written), **states.get(session.id, {}), "title": names.title(session.id)}
+        for written, session in sessions
+    ]
     if call.options.all:
         others = (each for each in call.memory.session_states(include_archived=True) if each.archived is not None)
         rows += [{**each.archived.to_dict(), **each.to_dict()} for each in others if each.archived is not None]
@@ -122,20 +142,33 @@ def _session_table(call: Invocation, rows: list[dict[str, Any]]) -> Iterator[str
     if not rows:
         yield call.no_session_message()
         return
-    cells = [
-        (
-            paint("cyan", row["id"]),
-            row.get("project") or ("(metadata is damaged: smp validate)" if "problem" in row else ""),
-            f"{row['memories']:,}" if "memories" in row else "",
-            size_text(row["bytes"]),
-            time_text(row.get("written") or row.get("since") or ""),
-            row.get("state", ""),
-            _next_state(row.get("next")),
-        )
-        for row in rows
-    ]
-    headers = ("session", "project", ">memories", ">size", "last write (UTC)", "state", "next")
-    yield from table(headers, cells, call.screen.width, optional=("size", "last write (UTC)"))
+    now, names = call.memory.now(), short_names(row["id"] for row in rows)
+    is_wide = call.screen.width is None  # a pipe or a file gets whole ids and times
+    columns: dict[str, list[str]] = {
+        "title": [
+            "(metadata is damaged: smp validate)" if "problem" in row else row.get("title") or "" for row in rows
+        ],
+        "session": [paint("cyan", row["id"] if is_wide else names[row["id"]]) for row in rows],
+        "last write (UTC)" if is_wide else ">age": [
+            time_text(at) if is_wide or not at else short_age((now - to_moment(at)).total_seconds())
+            for at in (row.get("written") or row.get("since") or "" for row in rows)
+        ],
+        ">memories": [f"{row['memories']:,}" if "memories" in row else "" for row in rows],
+        ">size": [size_text(row["bytes"]) for row in rows],
+    }
+    more = {
+        "project": [row.get("project") or "" for row in rows],
+        "state": [row.get("state", "") for row in rows],
+        "next": [_next_state(row.get("next")) for row in rows],
+    }
+    columns |= {name: cells for name, cells in more.items() if len(rows) == 1 or len(set(cells)) > 1}
+    yield from table(
+        list(columns),
+        list(zip(*columns.values(), strict=True)),
+        call.screen.width,
+        ("size", "next", "state", "project"),
+        wide=0,
+    )
 
 
 def _next_state(step: dict[str, Any] | None) -> str:
@@ -159,11 +192,19 @@ def run_session_show(call: Invocation) -> None:
     """
     session = call.session(call.options.id)
     figures = session.stats()
-    data = {**_metadata(session), "memories": figures.memories, "by_type": figures.by_type, "bytes": figures.bytes}
+    data = {
+        "title": session_title(call.memory.store, session.id),
+        **_metadata(session),
+        "memories": figures.memories,
+        "by_type": figures.by_type,
+        "bytes": figures.bytes,
+    }
     call.answer(data, fields(_metadata_fields(data), call.screen.width))
 
 
 def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if data["title"]:
+        yield "title", one_line(data["title"])
     yield "session", paint("bold", data["id"])
     for name in ("project", "user"):
         if data[name]:
@@ -172,7 +213,8 @@ def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if data[name]:
             yield name, ", ".join(map(value_text, data[name]))
     for name, value in {**data["context"], **data["config"]}.items():
-        yield one_line(name), value_text(value)
+        if name != "title":
+            yield one_line(name), value_text(value)
     yield "created", time_text(data["created"]) + " UTC"
     from smp_memory.overview.summary import counted
 
@@ -180,6 +222,31 @@ def _metadata_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memories", f"{data['memories']:,}" + (f" ({counts})" if counts else "")
     yield "size", size_text(data["bytes"])
     yield "place" if scheme_of(data["folder"]) else "folder", data["folder"]
+
+
+# -- session title
+
+
+def session_title_arguments(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", help="the session")
+    parser.add_argument("title", metavar="TITLE", help='one line; "" removes it, then the first prompt is the title')
+
+
+def run_session_title(call: Invocation) -> None:
+    """Give a session a title, which lists show first.
+
+    Without one it has the title of the conversation in the agent's program, if that was imported, else the beginning of its first prompt.
+
+    Examples:
+      smp session title checkout-review "Review of the checkout"
+      smp session title 5f0c1a7e ""
+    """
+    session = call.session(call.options.id)
+    session.change_info(title=call.options.title.strip() or None)
+    title = session_title(call.memory.store, session.id)
+    about = f"is now called {paint('bold', one_line(title))}" if title else "has no title"
+    call.answer({"id": session.id, "title": title}, [f"Session {session.id} {about}."])
+    call.notify_redacted("title", session.redacted)
 
 
 def _session_arguments(parser: Parser) -> None:
@@ -202,7 +269,7 @@ def run_session_archive(call: Invocation) -> None:
     Examples:
       smp session archive checkout-review --reason "released"
     """
-    archived = call.memory.archive_session(call.options.id, call.options.reason, by=call.author)
+    archived = call.memory.archive_session(call.full_name(call.options.id, LIVE), call.options.reason, by=call.author)
     call.answer(
         {**archived.to_dict(), "path": archived.path},
         [f"Archived {paint('bold', archived.session)} in {archived.path}, {size_text(archived.bytes)}."],
@@ -227,7 +294,7 @@ def run_session_delete(call: Invocation) -> None:
     """
     rows: list[dict[str, Any]] = []
     lines, deleted = [], None
-    for id in dict.fromkeys(call.options.ids):
+    for id in dict.fromkeys(call.full_name(each, LIVE, ARCHIVED) for each in call.options.ids):
         try:
             deleted = call.memory.delete_session(id, call.options.reason, by=call.author)
         except SMPError as error:
@@ -256,7 +323,7 @@ def run_session_restore(call: Invocation) -> None:
     Examples:
       smp session restore checkout-review
     """
-    name, memory = call.options.id, call.memory
+    name, memory = call.full_name(call.options.id, ARCHIVED, DELETED), call.memory
     is_archived = any(each.session == name for each in memory.archived_sessions())
     if is_archived or not any(each.session == name for each in memory.deleted_sessions()):
         state, redacted = "active", None
@@ -286,7 +353,7 @@ def run_session_erase(call: Invocation) -> None:
     """
     if not call.options.yes:
         raise UserError("Erasing a session cannot be undone. Add --yes to confirm. Nothing was changed.")
-    purged = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
+    purged = call.memory.purge_session(call.full_name(call.options.id, DELETED), call.options.reason, by=call.author)
     call.answer(purged.to_dict(), [f"Erased {paint('bold', purged.session)}."])
     call.notify_redacted("reason", purged.redacted)
 

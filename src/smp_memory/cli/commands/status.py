@@ -14,6 +14,7 @@ from smp_memory.cli.hit_output import display_text, status_text
 from smp_memory.cli.render import Screen, age_text, one_line, pad, paint, plural, safe, truncate, value_text, width_of
 from smp_memory.discovery import absolute, find_root, is_named, is_store
 from smp_memory.errors import SMPError, StoreNotFound
+from smp_memory.git.repository import WorkTree
 from smp_memory.integrations.hooks.last_calls import TITLES, hosts_with_hooks, last_calls
 from smp_memory.model.ids import scheme_of, without_password
 from smp_memory.model.reports import StoreStatus
@@ -76,12 +77,21 @@ def show_status(words: list[str]) -> None:
 
 def collect_status(named_root: str | None) -> dict[str, Any]:
     """The status as plain values. A store that is missing or cannot be read is part of the answer, not an error."""
-    data: dict[str, Any] = {"root": None, "layout": None, "trusted": None, "problem": None, "notices": []}
+    data: dict[str, Any] = {
+        "root": None,
+        "layout": None,
+        "trusted": None,
+        "problem": None,
+        "notices": [],
+        "merging": None,
+    }
     try:
         root = absolute(named_root) if named_root else find_root(None)
         data["root"] = without_password(root)
         data |= _figures(_status_by_address(root) if scheme_of(root) else _status_of_folder(root))
         data["hosts"] = host_states(root, user_state(root))
+        tree = None if scheme_of(root) else WorkTree.with_driver(root)
+        data["merging"] = {"operation": tree.operation, "problem": tree.driver_problem()} if tree is not None else None
     except StoreNotFound as error:
         data |= {"root": None, "problem": error.message}
     except SMPError as error:
@@ -182,6 +192,11 @@ def _next_steps(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "smp doctor", "see what cannot be read, and what helps"
     if data["problem"]:
         return
+    merging = data["merging"] or {"operation": "", "problem": ""}
+    if merging["operation"]:
+        yield "smp git resolve", f"see what the {merging['operation']} that git has begun leaves to decide"
+    if merging["problem"]:
+        yield "smp git setup", "register the merge driver of this clone"
     if data["notices"]:
         yield "smp doctor", "see which settings do not count, and what helps"
     if not data["trusted"]:
@@ -232,6 +247,8 @@ def _store_lines(data: dict[str, Any]) -> Iterator[str]:
     trusted = "trusted" if data["trusted"] else paint("yellow", "not trusted: hooks do not use it")
     yield f"{paint('bold', shown)}  {data['layout']}, {trusted}"
     yield from (paint("yellow", safe(text)) for text in data["notices"])
+    if data["merging"] and data["merging"]["problem"]:
+        yield paint("yellow", safe(data["merging"]["problem"]))
     if data["indexed"]:
         yield f"{plural(data['sessions'], 'session')}, {plural(data['memories'], 'memory')}{_types(data)}"
     else:

@@ -1,4 +1,4 @@
-"""Commands that write: add, edit, resolve, relate, pin, unpin.
+"""Commands that write: add, edit, resolve, relate, pin, unpin, mute, unmute.
 
 What a person typed in the editor is never lost. If it cannot be used, it stays in its file and the message names the command
 that continues with it.
@@ -276,7 +276,7 @@ def run_relate(call: Invocation) -> None:
     call.answer(record.to_dict(), [said])
 
 
-# -- pin, unpin
+# -- pin, unpin, mute, unmute
 
 
 def _ids_argument(parser: Parser) -> None:
@@ -317,6 +317,32 @@ def run_unpin(call: Invocation) -> None:
       smp unpin DEC-0001
     """
     _apply_to_all(call, lambda transaction, memory_id: transaction.unpin(memory_id), "is not pinned any more.")
+
+
+mute_arguments = _ids_argument
+
+
+def run_mute(call: Invocation) -> None:
+    """Turn memories off for recall: hooks, contexts and digests do not tell them to agents. Searches find them.
+
+    `smp list --where muted=true` lists them.
+
+    Examples:
+      smp mute DEC-0001
+    """
+    _apply_to_all(call, lambda transaction, memory_id: transaction.mute(memory_id), "is turned off for recall.")
+
+
+unmute_arguments = _ids_argument
+
+
+def run_unmute(call: Invocation) -> None:
+    """Turn memories on for recall again.
+
+    Examples:
+      smp unmute DEC-0001
+    """
+    _apply_to_all(call, lambda transaction, memory_id: transaction.unmute(memory_id), "is turned on for recall.")
 
 
 # -- the editor

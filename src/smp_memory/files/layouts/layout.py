@@ -307,10 +307,10 @@ class JsonlLayout(_JsonLinesLayout):
         return {"updated_at": found.updated, "statistics": statistics}
 
     def encode_info(self, info: SessionInfo) -> bytes:
-        return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "metadata", "agent_ids")
+        return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "metadata")
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
-        return _decode_metadata(data, session, "metadata", "agent_ids")
+        return _decode_metadata(data, session, "metadata")
 
 
 class LogLayout(_JsonLinesLayout):
@@ -321,7 +321,7 @@ class LogLayout(_JsonLinesLayout):
         time="timestamp",
         names={"conversation": {"content": "message"}},
         nest="content",
-        outside=("importance", "tags", "references", "relations", "pinned", "idempotency_key"),
+        outside=("importance", "tags", "references", "relations", "pinned", "muted", "idempotency_key"),
         writes_type=True,
         writes_session=True,
     )
@@ -345,10 +345,10 @@ class LogLayout(_JsonLinesLayout):
         }
 
     def encode_info(self, info: SessionInfo) -> bytes:
-        return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "context", "agent_ids")
+        return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "context")
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
-        return _decode_metadata(data, session, "context", "agent_ids")
+        return _decode_metadata(data, session, "context")
 
 
 _FIGURES = ("priority", "access")
@@ -423,7 +423,7 @@ class SingleLayout(_JsonLinesLayout):
         return f"{session}.{COLD_FILE}"
 
     def encode_info(self, info: SessionInfo) -> bytes:
-        metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
+        metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context"))
         return _CODEC.encode({"id": info.id, "type": "session", **metadata, **_no_memory()})
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
@@ -431,12 +431,12 @@ class SingleLayout(_JsonLinesLayout):
         fields = json.loads(data)
         for name in ("id", "type", *_no_memory()):
             fields.pop(name, None)
-        return _decode_metadata(json.dumps(fields).encode(), session, "context", "agent_ids")
+        return _decode_metadata(json.dumps(fields).encode(), session, "context")
 
 
-def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str, agents_name: str) -> bytes:
+def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str) -> bytes:
     fields["user_id"] = info.user
-    fields[agents_name] = list(info.agents)
+    fields["agent_ids"] = list(info.agents)
     fields["status"] = info.status
     fields[context_name] = context_fields(info)
     fields.update(settings_fields(info.config))
@@ -445,14 +445,14 @@ def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str, agent
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def _decode_metadata(data: bytes, session: str, context_name: str, agents_name: str) -> SessionInfo:
+def _decode_metadata(data: bytes, session: str, context_name: str) -> SessionInfo:
     fields = json.loads(data.removeprefix(BOM_UTF8).decode())
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     fields.pop("session_id", None)
     created = pop_checked(fields, "created_at", str, None)
     user = pop_checked(fields, "user_id", str, None)
-    agents = pop_checked(fields, agents_name, list, [])
+    agents = pop_checked(fields, "agent_ids", list, [])
     status = pop_checked(fields, "status", str, "active")
     context = pop_checked(fields, context_name, dict, {})
     config = take_settings(fields)

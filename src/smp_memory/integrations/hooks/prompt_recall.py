@@ -5,7 +5,7 @@
                  used last; at most three, in at most 60 tokens
 
 Guarantees: what was told in this conversation is left out, unless it was changed since, and so are turns of the conversation itself, and turns for
-which a memory that was written down has the last word (`smp_memory.search.succession.last_word`).
+which a memory that was written down has the last word (`smp_memory.search.succession.last_word`), and memories that are turned off (`muted`).
 """
 
 from __future__ import annotations
@@ -164,6 +164,13 @@ class _Prompt:
     def _was_pointed_at(self, hit: Hit) -> bool:
         return injection_mark(hit.record, is_told=False) in self._injected
 
+    def _is_muted(self, hit: Hit) -> bool:
+        if hit.record.muted and self._trace is not None:
+            from smp_memory.context.trace import MUTED, MUTED_DETAIL
+
+            self._trace.drop_hit(hit, MUTED, MUTED_DETAIL)
+        return bool(hit.record.muted)
+
     def _is_said_here(self, hit: Hit) -> bool:
         return KINDS[hit.record.type].is_said and hit.record.session == self._session
 
@@ -188,7 +195,8 @@ class _Prompt:
                 continue
             self._matches += hits
             stored = [hit for hit in hits if not hit.record.deleted]
-            yield search.succession.current_hits(stored, allows, partial(_trace_replaced, trace) if trace else None)
+            current = search.succession.current_hits(stored, allows, partial(_trace_replaced, trace) if trace else None)
+            yield [hit for hit in current if not self._is_muted(hit)]
             if not hits.more:
                 return
             offset += _CANDIDATES

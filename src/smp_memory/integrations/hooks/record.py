@@ -27,10 +27,12 @@ from smp_memory.integrations.hooks.session_state import (
     MOST_FILES,
     digest,
     find_session_name,
+    is_same_prompt,
     log_failure,
     new_session_name,
     turn_key,
 )
+from smp_memory.integrations.hooks.told import log_told
 from smp_memory.integrations.hooks.transcripts import (
     ASSISTANT,
     SUMMARY,
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
 _BACKGROUND_SECONDS, _AWAITED_SECONDS, _FOREGROUND_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
 _MOST_OTHERS = 3  # sessions without an end event that are caught up at the start of one
 _PARSERS = {events.CLAUDE: claude_turns, events.CODEX: codex_turns}  # other hosts keep no transcript that can be read
-_DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
 
 
 def record(
@@ -109,7 +110,7 @@ class _Recording:
         self._states = states
         self._injected = recall.marks if recall is not None else None
         self._state = state = states.load(event.session)
-        config = self._session_config(state.session)
+        self._config = config = self._session_config(state.session)
         self._is_recording = bool(config["hooks.record"]) and config.allows(RECORD)
         self._is_proposing = bool(config["proposals.enabled"])
         if recall is not None:
@@ -121,6 +122,9 @@ class _Recording:
         state.client = event.client
         self._path = event.transcript or self._state.transcript
         self._session: SessionMemory | None = None
+        self._recall = recall
+        self._turn: str | None = None  # the id of the turn that recorded the prompt
+        self._is_repeated = False  # the same prompt came before: two hooks were called for it
 
     def _session_config(self, session: str) -> Config:
         """The settings of this conversation's session, or of the store as long as there is none."""
@@ -136,6 +140,16 @@ class _Recording:
         state.transcript = self._path
         state.ended = False
         self._update_injected()
+        try:
+            self._record_event()
+        finally:
+            self._log_told()
+        state.ended = event.kind == events.END
+        self._states.save(state)
+        if event.kind == events.START and self._is_recording:
+            self._catch_up_with_others()
+
+    def _record_event(self) -> None:
         if self._is_recorded():
             {
                 events.START: self._start,
@@ -146,12 +160,13 @@ class _Recording:
                 events.COMPACT: self._catch_up,
                 events.COMPACTED: self._compacted,
                 events.END: self._end,
-            }[event.kind]()
+            }[self._event.kind]()
             self._update_stretch()
-        state.ended = event.kind == events.END
-        self._states.save(state)
-        if event.kind == events.START and self._is_recording:
-            self._catch_up_with_others()
+
+    def _log_told(self) -> None:
+        if self._recall is not None and not self._is_repeated:
+            name = self._state.session or new_session_name(self._event)
+            log_told(self._memory, self._config, self._event, self._recall, _now(), name, self._turn)
 
     def _is_recorded(self) -> bool:
         """Whether the event is recorded. If not, the transcript is skipped up to its end; also before the first prompt
@@ -205,11 +220,12 @@ class _Recording:
         turn = turns[0]
         turn.key = f"prompt:{event.turn}" if event.turn else f"prompt:{int(time.time())}:{digest(turn.text)[:16]}"
         before = state.last_prompt_key
-        if before == turn.key if event.turn else _is_same_prompt(before, turn.key):
+        if before == turn.key if event.turn else is_same_prompt(before, turn.key):
+            self._is_repeated = True
             return
         state.last_prompt_key = turn.key
         state.add_pending(USER, turn.text, turn.key)
-        self._store([turn])
+        self._turn = next((record.id for record in self._store([turn])), None)
 
     def _reply(self) -> None:
         state, event = self._state, self._event
@@ -306,10 +322,11 @@ class _Recording:
 
     # -- the store
 
-    def _store(self, turns: list[TranscriptTurn], author: str | None = None) -> None:
+    def _store(self, turns: list[TranscriptTurn], author: str | None = None) -> list[Record]:
+        """Store turns that were not recorded yet, and return their records."""
         state, client = self._state, self._event.client
         if not turns:
-            return
+            return []
         items: list[tuple[str, dict[str, Any]]] = []
         gone = self._deleted_keys()
         for turn in turns:
@@ -334,7 +351,7 @@ class _Recording:
             items.append(("conversation", {"role": turn.role, "content": text, **fields}))
         self._states.save(self._state_before_write())
         if not items:
-            return
+            return []
         written, failed = _add(self._opened(), items)
         state.note_recorded(record.given.get("idempotency_key", "") for record in written)
         for error in failed:
@@ -344,6 +361,7 @@ class _Recording:
             role = record.given.get("role", "") if self._is_proposing else ""
             if proposals_in(record.text, role) and record.id not in state.proposing:
                 state.proposing.append(record.id)
+        return written
 
     def _deleted_keys(self) -> set[Any]:
         """The keys of turns in the trash of the session. Needed only if the state does not know what was recorded."""
@@ -451,17 +469,6 @@ def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> tup
         else:
             failed.append(refused)
     return written, failed
-
-
-def _is_same_prompt(before: str, now: str) -> bool:
-    """Whether two prompts without an id are the same one, for which two hooks were called."""
-    parts, others = before.split(":"), now.split(":")
-    return (
-        len(parts) == len(others) == 3
-        and parts[2] == others[2]
-        and parts[1].isdigit()
-        and int(others[1]) - int(parts[1]) <= _DUPLICATE_SECONDS
-    )
 
 
 def _now() -> str:

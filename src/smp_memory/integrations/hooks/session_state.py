@@ -53,6 +53,7 @@ _LONGEST_KEY = 200
 _MOST_RECORDED = 400
 _POINTED_AT = "?"  # at the end of a mark
 _MOST_PROPOSING = 20
+_DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
 MIN_TURNS = 4  # a shorter conversation is not expected to leave memories
 
 
@@ -337,6 +338,17 @@ def turn_key(client: str, host_session: str, key: str) -> str:
     """The idempotency key of a turn of a host's session, made of the host's id for the turn."""
     full = f"{client}:{digest(host_session)[:16]}:{key}"
     return full if len(full) <= _LONGEST_KEY else f"{full[:80]}:{digest(full)}"
+
+
+def is_same_prompt(before: str, now: str) -> bool:
+    """Whether two prompts without an id are the same one, for which two hooks were called."""
+    parts, others = before.split(":"), now.split(":")
+    return (
+        len(parts) == len(others) == 3
+        and parts[2] == others[2]
+        and parts[1].isdigit()
+        and int(others[1]) - int(parts[1]) <= _DUPLICATE_SECONDS
+    )
 
 
 # -- the log of failures

@@ -245,7 +245,7 @@ class UpdateArguments(Arguments):
         "target": ("relate",),
         "kind": ("relate",),
     }
-    action: Literal["change", "resolve", "pin", "unpin", "relate"]
+    action: Literal["change", "resolve", "pin", "unpin", "mute", "unmute", "relate"]
     id: str = Field(description=_REF)
     session: str | None = Field(None, description=_SESSION)
     changes: dict[str, Any] = Field({}, description="change: new values; null removes a field")

@@ -221,8 +221,16 @@ def update(caller: Caller, given: arguments.UpdateArguments) -> Reply:
         target = caller.record(given.target, given.session or record.session)
         record = session.relate(record.id, target.id if target.session == session.id else target.ref, given.kind)
     else:
-        record = session.pin(record.id) if given.action == "pin" else session.unpin(record.id)
-    words = {"change": "changed", "resolve": given.status, "pin": "pinned", "unpin": "unpinned", "relate": "related"}
+        record = getattr(session, given.action)(record.id)  # pin, unpin, mute, unmute
+    words = {
+        "change": "changed",
+        "resolve": given.status,
+        "pin": "pinned",
+        "unpin": "unpinned",
+        "relate": "related",
+        "mute": "turned off for recall",
+        "unmute": "turned on for recall",
+    }
     return _stored_reply(record, words[given.action])
 
 

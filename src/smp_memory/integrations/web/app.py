@@ -42,14 +42,17 @@ from smp_memory.integrations.web.pages import (
     agent,
     analytics,
     health,
+    home,
     memory,
     memory_actions,
     memory_removal,
+    redaction,
     review,
     search,
     session,
     session_actions,
     sessions,
+    told,
 )
 from smp_memory.integrations.web.parts import line_of, visible
 from smp_memory.integrations.web.request import Inspector, PageRequest
@@ -291,18 +294,21 @@ def _trouble(error: Exception) -> str:
 
 STATIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "static")
 _GET: tuple[tuple[str, Page], ...] = (
-    ("/", agent.agent_page),
+    ("/", home.home_page),
+    ("/agent", agent.agent_page),
     ("/search", search.search_page),
     ("/sessions", sessions.sessions_page),
     ("/session/{session}", session.session_page),
     ("/timeline", session.timeline_page),
     ("/memory/{session}/{id}", memory.memory_page),
     ("/memory/{session}/{id}/{action}", memory_actions.form_page),
+    ("/told", told.told_page),
     ("/analytics", analytics.analytics_page),
     ("/review", review.review_page),
     ("/review/{session}/{id}/{type}", review.edit_page),
     ("/trash", memory_removal.trash_page),
     ("/health", health.health_page),
+    ("/health/redact", redaction.sessions_page),
     ("/session/{session}/{action}", session_actions.form_page),
     ("/export", search.export_page),
     ("/maintain", health.maintain_page),
@@ -312,6 +318,7 @@ _POST: tuple[tuple[str, Page], ...] = (
     ("/memory/{session}/{id}/{action}", memory_actions.run),
     ("/session/{session}/{action}", session_actions.run),
     ("/health/fix", health.run_fix),
+    ("/health/redact", redaction.run_sessions),
     ("/health/quarantine", health.put_back),
     ("/review/{session}/{id}/{type}/keep", review.keep),
     ("/review/{session}/{id}/{type}/drop", review.drop),

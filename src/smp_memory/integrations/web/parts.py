@@ -20,7 +20,7 @@ from smp_memory.model.types import KINDS
 from smp_memory.search.scoring import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime, timedelta
 
     from smp_memory.lifecycle.transitions import Transition
@@ -134,6 +134,11 @@ def plural_of(name: str) -> str:
     return KINDS[name].plural.replace("_", " ") if name in KINDS else name
 
 
+def choices(known: Iterable[str], value: str = "") -> list[tuple[str, str]]:
+    """The options of a select for words; a value that is not among the known ones stays one."""
+    return [(word, label_of(word).lower()) for word in dict.fromkeys([*known, *([value] if value else [])])]
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
@@ -226,6 +231,8 @@ def marks_of(record: Record) -> list[tuple[str, str]]:
         found.append((f"revision {record.revision}", ""))
     if record.pinned:
         found.append(("pinned", "on"))
+    if record.muted:
+        found.append(("not told to agents", "warn"))
     if record.deleted:
         found.append(("deleted", "crit"))
     if record.edited or record.typed_by_hand:
@@ -295,6 +302,29 @@ def _changed(old: list[str], new: list[str]) -> Iterable[TextPiece]:
             continue
         yield TextPiece("del", "".join(old[a:b]))
         yield TextPiece("ins", "".join(new[c:d]))
+
+
+# -- tables
+
+
+class Table(NamedTuple):
+    """The columns of a table in which rows differ, and what all rows have in common."""
+
+    titles: list[str]
+    rows: list[list[str]]
+    common: list[tuple[str, str]]  # title and cell
+
+
+def table_of(cell: Callable[[Any, int], str], items: Iterable[Any], titles: Sequence[str]) -> Table:
+    """`cell` gives the cell of an item in a column. A column that says the same in every row is said once; the first always stays."""
+    rows = [[cell(item, at) for at in range(len(titles))] for item in items]
+    same = [at for at in range(1, len(titles)) if len(rows) > 1 and len({row[at].strip() for row in rows}) == 1]
+    kept = [at for at in range(len(titles)) if at not in same]
+    return Table(
+        [titles[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        [(titles[at], rows[0][at]) for at in same],
+    )
 
 
 # -- figures

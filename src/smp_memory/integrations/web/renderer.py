@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
+from smp_memory.context.trace import relevance_text
 from smp_memory.errors import SMPError
 from smp_memory.integrations.web import parts
 from smp_memory.integrations.web.parts import memories, visible
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _PLACE_CHARACTERS = 28
 _NAVIGATION = (
-    ("agent", "/", "Agent view", "a"),
+    ("home", "/", "Home", "g"),
+    ("agent", "/agent", "Agent view", "a"),
     ("search", "/search", "Search", "s"),
     ("sessions", "/sessions", "Sessions", "e"),
     ("review", "/review", "Review", "r"),
+    ("told", "/told", "Told", "o"),
     ("analytics", "/analytics", "Analytics", "n"),
     ("trash", "/trash", "Trash", "t"),
     ("health", "/health", "Health", "h"),
@@ -39,7 +42,7 @@ _FUNCTIONS = (
     parts.url, parts.memory_url, parts.line_of, parts.plain, parts.json_text, parts.first_items, parts.shortened, parts.label_of, parts.noun_of, parts.plural_of,
     parts.counted, parts.memories, parts.sentence, parts.size_text, parts.ago, parts.moment_text, parts.date_text, parts.day_title,
     parts.next_step_text, parts.marks_of, parts.highlighted, parts.difference, parts.shares_of, parts.score_parts, parts.score_rows,
-    parts.score_text, parts.quota_of,
+    parts.score_text, parts.quota_of, parts.table_of, relevance_text,
 )  # fmt: skip
 
 

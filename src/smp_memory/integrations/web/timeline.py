@@ -1,7 +1,7 @@
 """One page of the memories of a session, or of all sessions, in the order of their times; with counts and connections.
 
     page = timeline(memory, TimelineQuery(session="review", types=("decision",)))
-    page.records        oldest first, as a conversation is read; the last page is the first that one sees
+    page.records        newest first, and so are the pages
     page.connections    by `session/ID`: what a memory resolves, follows from, led to, in both directions
 
 Guarantees: an answer comes from one state of the index, which has everything that was acknowledged before; records are read from the
@@ -65,7 +65,7 @@ class TimelineQuery(NamedTuple):
     authors: tuple[str, ...] = ()
     only_open: bool = False  # findings that nobody has closed
     include_deleted: bool = False
-    day: date | None = None  # the page begins with this day
+    day: date | None = None  # the page begins with this day, and goes back from it
     offset: int = 0  # newer memories that are passed over
 
     @property
@@ -95,7 +95,7 @@ class TimelinePage(NamedTuple):
 
     @property
     def older(self) -> int:
-        """Memories before those of the page."""
+        """Memories older than those of the page."""
         return max(self.total - self.offset - len(self.records), 0)
 
 
@@ -159,12 +159,12 @@ def _counts(
 
 
 def _candidates(index: SearchIndex, request: CandidateRequest, offset: int, total: int) -> list[Candidate]:
-    """The memories of a page, oldest first, counted from the nearer end."""
+    """The memories of a page, newest first, counted from the nearer end."""
     before = total - offset - PAGE_RECORDS
     if before < offset:
         changes = {"order": OLDEST, "limit": PAGE_RECORDS + min(before, 0), "offset": max(before, 0)}
-        return index.candidates(request.with_changes(**changes)).matches
-    return index.candidates(request.with_changes(order=NEWEST, limit=PAGE_RECORDS, offset=offset)).matches[::-1]
+        return index.candidates(request.with_changes(**changes)).matches[::-1]
+    return index.candidates(request.with_changes(order=NEWEST, limit=PAGE_RECORDS, offset=offset)).matches
 
 
 def _filtered(index: SearchIndex, request: CandidateRequest, query: TimelineQuery) -> tuple[CandidateRequest, bool]:
@@ -189,8 +189,7 @@ def _offset(query: TimelineQuery, days: Mapping[str, int]) -> int:
     """How many of the newest memories to pass over, so that the page begins with the day."""
     if query.day is None:
         return query.offset
-    since = sum(count for day, count in days.items() if day >= query.day.isoformat())
-    return max(since - PAGE_RECORDS, 0)
+    return sum(count for day, count in days.items() if day > query.day.isoformat())
 
 
 # -- what followed from what

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import LockTimeout, NotAllowed, SMPError
 from smp_memory.index.inspection import erase_from_index
+from smp_memory.model import told_log
 from smp_memory.model.deletions import PurgeNotes
 from smp_memory.observe.incomplete import memory_not_found
 from smp_memory.overview.extractive_summary import AUTHOR, covers, without_quotes
@@ -70,6 +71,7 @@ class Erasure:
         """What is not part of the transaction; each step can be repeated."""
         for session, names in self._targets.items():
             PurgeNotes(state, session).forget(names)
+        told_log.forget(state, self._targets)
         with indexer.feed.mutex:
             indexer.close()
             changed = erase_from_index(indexer.folder, dict(self._targets))

@@ -29,8 +29,17 @@ from smp_memory.model.reports import Problem
 from smp_memory.model.session_info import LIVE
 from smp_memory.observe import incomplete
 from smp_memory.observe.telemetry import INDEX, observe
-from smp_memory.store.postgres.changes import MOST_SESSIONS, NO_CURSOR, changes_since, live_numbers, read_sessions
-from smp_memory.store.postgres.tables import LAYOUT, EntryRows, decode_entry, decode_numbers
+from smp_memory.store.postgres.tables import (
+    LAYOUT,
+    MOST_SESSIONS,
+    NO_CURSOR,
+    EntryRows,
+    changes_since,
+    decode_entry,
+    decode_numbers,
+    live_numbers,
+    read_sessions,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.model.candidates import LeftOut
     from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
-    from smp_memory.store.postgres.changes import Changes, FedSession, StoredEntry
-    from smp_memory.store.postgres.tables import Tables
+    from smp_memory.store.postgres.tables import Changes, FedSession, StoredEntry, Tables
 
     Progress = Callable[[str, int], None] | None
 
@@ -351,10 +359,12 @@ def _text(history: RecordHistory, lines: dict[int, str]) -> str:
 
 
 def _about(session: FedSession) -> str:
-    """Version of the metadata, user, project and settings, as JSON for the index; empty if the metadata cannot be read."""
+    """Version of the metadata, user, project, settings and title, as JSON for the index; empty if the metadata cannot be read."""
     try:
         info = LAYOUT.decode_info(session.info.encode(), session.id)
-        return json.dumps([[session.number, session.version[0]], session.person, session.project, info.config])
+        return json.dumps(
+            [[session.number, session.version[0]], session.person, session.project, info.config, info.title]
+        )
     except (SMPError, ValueError, TypeError, AttributeError, RecursionError):
         return ""
 

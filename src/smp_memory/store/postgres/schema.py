@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from smp_memory.files.codec import LINE_LIMIT_BYTES
 from smp_memory.files.disk import SMALL_FILE_LIMIT_BYTES
 from smp_memory.model.ids import new_uid
-from smp_memory.store.postgres.changes import CATCH_UP_FUNCTION
+from smp_memory.store.postgres.tables import CATCH_UP_FUNCTION
 
 if TYPE_CHECKING:
     from psycopg import Connection

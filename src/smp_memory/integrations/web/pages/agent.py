@@ -1,4 +1,4 @@
-"""The first page, Agent view: exactly what an agent is told now, each memory with its reason, and what was left out and why.
+"""The page Agent view: exactly what an agent is told now, each memory with its reason, and what was left out and why.
 
 The text comes from the functions that hooks and the MCP server call (`smp_memory.context.preview`, `smp_memory.integrations.hooks.preview`);
 looking at it counts as no use. The budget and the floor of relevance can be moved; nothing is stored by that.

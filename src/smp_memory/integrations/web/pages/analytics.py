@@ -33,16 +33,20 @@ KEPT_SECONDS = 60.0
 MOST_AT_ONCE = 5000  # memories: in a larger store a part is computed when asked for
 MOST_SESSIONS_AT_ONCE = 200
 _LENGTHS = (("day", "days"), ("week", "weeks"), ("month", "months"))
-_WIDE, _NARROW = 1076, 640  # pixels
+_WIDE, _NARROW, _PHONE = 1076, 640, 330  # pixels
 _TREND_KINDS = {"rising": "on", "new": "on", "falling": "warn", "quiet": "warn"}
 _VERDICT_KINDS = {"suggested": "on", "agrees": "on", "does not fit": "warn"}
 
 
 class Chart(NamedTuple):
-    """A chart in its own size; on a narrow screen it scrolls."""
+    """A chart, drawn for a wide screen and for a phone."""
 
-    svg: Markup
-    label: str
+    wide: Markup
+    narrow: Markup
+
+    @classmethod
+    def of(cls, draw: Callable[..., str], *data: Any, width: int = _WIDE, **options: Any) -> Chart:
+        return cls(drawn(draw(*data, width=width, **options)), drawn(draw(*data, width=_PHONE, **options)))
 
 
 class Computed(NamedTuple):
@@ -105,7 +109,7 @@ def _usage(part: Usage) -> dict[str, Any]:
     if part.uses:
         label = f"Memories by the {part.periods.by} of their last use"
         lines = {"memories": part.last_uses}
-        chart = Chart(drawn(charts.line_chart(lines, _labels(part.periods), label, width=_WIDE, height=200)), label)
+        chart = Chart.of(charts.line_chart, lines, _labels(part.periods), label, height=200)
     were = "was" if part.memories == 1 else "were"
     groups = (
         ("Type", "type", part.by_type),
@@ -124,7 +128,9 @@ def _topics(part: Trends) -> dict[str, Any]:
     by = part.periods.by
     label = f"Mentions of the first topics by {by}"
     lines = {each.name: each.counts for each in part.topics[:5]}
-    chart = charts.line_chart(lines, _labels(part.periods), label, width=_WIDE, height=240) if lines else ""
+    names = _labels(part.periods)
+    wide = charts.line_chart(lines, names, label, width=_WIDE, height=240)
+    narrow = charts.line_chart(dict(list(lines.items())[:2]), names, label, width=_PHONE, height=240)
     rows = [
         (
             each,
@@ -133,7 +139,7 @@ def _topics(part: Trends) -> dict[str, Any]:
         )
         for each in part.topics
     ]
-    return {"chart": Chart(drawn(chart), label), "rows": rows}
+    return {"chart": Chart(drawn(wide), drawn(narrow)), "rows": rows}
 
 
 def _impact(part: Impact) -> dict[str, Any]:
@@ -142,8 +148,7 @@ def _impact(part: Impact) -> dict[str, Any]:
     chart = None
     if shown:
         bars = [(name, float(each.followed_count)) for name, each in shown.items()]
-        made = charts.bar_list(bars, label, width=_WIDE, href=lambda name: memory_url(shown[name].ref))
-        chart = Chart(drawn(made), label)
+        chart = Chart.of(charts.bar_list, bars, label, href=lambda name: memory_url(shown[name].ref))
     were = "was" if part.superseded == 1 else "were"
     followed = f"Something followed from {part.with_effect:,} of {counted(part.total, 'decision')}"
     decisions = [each for each in part.decisions if each.followed or each.superseded_by]
@@ -174,8 +179,7 @@ def _links(each: DecisionImpact) -> list[tuple[str, str, str]]:
 def _forecast(part: Forecast) -> dict[str, Any]:
     ahead = [(f"in {days} days", float(part.faded + count)) for days, count in part.horizons.items()]
     label = "Faded memories"
-    chart = charts.bar_list([("now", float(part.faded)), *ahead], label, width=_NARROW)
-    return {"chart": Chart(drawn(chart), label)}
+    return {"chart": Chart.of(charts.bar_list, [("now", float(part.faded)), *ahead], label, width=_NARROW)}
 
 
 def _in_days(days: float | None) -> str:
@@ -187,7 +191,7 @@ def _in_days(days: float | None) -> str:
 def _decay(part: DecayAdvice) -> dict[str, Any]:
     known = [(_types(each), round(each.estimate.rate, 4)) for each in part.suggestions if each.estimate is not None]
     label = "Rate per day"
-    chart = Chart(drawn(charts.bar_list(known, label, width=_NARROW)), label) if known else None
+    chart = Chart.of(charts.bar_list, known, label, width=_NARROW) if known else None
     rows = [(each, _types(each), _VERDICT_KINDS.get(each.verdict, ""), _evidence(each)) for each in part.suggestions]
     return {"chart": chart, "rows": rows}
 

@@ -10,8 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SMPError, UserError
-from smp_memory.health.examination import NOTE, OK, PROBLEM, WARNING
+from smp_memory.health.examination import NOTE, PROBLEM, WARNING
 from smp_memory.integrations.web.forms import Form, done, form_response
+from smp_memory.integrations.web.pages.redaction import MOST_SESSIONS
 from smp_memory.integrations.web.parts import ago, counted, memories, plain, sentence, shortened, size_text
 from smp_memory.integrations.web.renderer import page
 from smp_memory.lifecycle.maintenance import EVERY
@@ -85,8 +86,16 @@ def health_page(request: PageRequest) -> Response:
         size=f"{memories(known)} in {counted(sessions, 'session')}",
         unreadable=unreadable,
         verdict=_verdict(checked.report) if checked else None,
-        checks=_failed(checked.report, (PROBLEM, WARNING, NOTE)) if checked else [],
-        passed=[each for each in checked.report.checks if each.severity == OK and not each.skipped] if checked else [],
+        checks=[each for each in _failed(checked.report, (PROBLEM, WARNING, NOTE)) if each.shown] if checked else [],
+        folded=checked.report.folded if checked else [],
+        not_checked=[(each.name, each.not_checked) for each in checked.report.checks if each.not_checked]
+        if checked
+        else [],
+        secret_sessions=list(dict.fromkeys(each.session for each in checked.report.of("secrets") if each.session))
+        if checked
+        else [],
+        passed=[each for each in checked.report.checks if not each.shown and not each.skipped] if checked else [],
+        most_redacted=MOST_SESSIONS,
         severity_kinds=_SEVERITY_KINDS,
         fixes=_FIXES,
         quarantine_count=len(quarantined),
@@ -100,6 +109,12 @@ def health_page(request: PageRequest) -> Response:
     )
 
 
+def last_check(request: PageRequest) -> Checked | None:
+    """The last report of the checks that this client asked for; None if there is none."""
+    memo = request.inspector.memo
+    return memo[_MEMO][1] if _MEMO in memo else None
+
+
 def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
     """How many memories the live sessions hold, and the entries that the index could not read; no session is read for it."""
     index = memory.store.indexer
@@ -110,15 +125,14 @@ def known_figures(memory: Memory) -> tuple[int, list[Problem]]:
 
 def _checked(request: PageRequest, known: int, sessions: int) -> Checked | None:
     """A new report if one is asked for or the store is small, else the last one, if any."""
-    asked, memo = request.get("check"), request.inspector.memo
+    asked = request.get("check")
     is_full = asked == "full" or bool(request.get("full"))
     is_small = known <= MOST_CHECKED_AT_ONCE and sessions <= MOST_SESSIONS_AT_ONCE
     if not (asked or is_full or is_small):
-        last: Checked | None = memo[_MEMO][1] if _MEMO in memo else None
-        return last
+        return last_check(request)
     report = request.memory.doctor(quick=not is_full)
     found = Checked(report, request.memory.maintain(dry_run=True), request.now, is_full)
-    memo[_MEMO] = (None, found)
+    request.inspector.memo[_MEMO] = (None, found)
     return found
 
 
@@ -137,12 +151,13 @@ class Verdict(NamedTuple):
 def _verdict(report: HealthReport) -> Verdict:
     failed = _failed(report, (PROBLEM, WARNING))
     skipped = [each.name for each in report.checks if each.skipped]
+    notes = report.count(NOTE) - len(report.folded)
     if not failed:
         title = f"All is well: {counted(len(report.checks) - len(skipped), 'check')} passed"
-        return Verdict("fine", title, report.count(NOTE), skipped)
+        return Verdict("fine", title, notes, skipped)
     more = f"; and {counted(len(failed) - 3, 'more thing')}" if len(failed) > 3 else ""
     title = sentence("; ".join(each.title for each in failed[:3])) + more
-    return Verdict("crit" if failed[0].severity == PROBLEM else "warn", title, report.count(NOTE), skipped)
+    return Verdict("crit" if failed[0].severity == PROBLEM else "warn", title, notes, skipped)
 
 
 def _failed(report: HealthReport, severities: tuple[str, ...]) -> list[CheckResult]:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.analytics import charts, forecast
 from smp_memory.analytics.charts import Neighbour, relation_graph
 from smp_memory.errors import InvalidConfig
+from smp_memory.integrations.hooks.verdict import verdict
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.lookup import LocatedMemory, MemoryRelations, similar_to
 from smp_memory.integrations.web.pages.sessions import recovery_deadline
+from smp_memory.integrations.web.pages.told import told_summary
 from smp_memory.integrations.web.parts import (
     TextPiece,
     ago,
@@ -56,7 +58,7 @@ _DIFFERENCE_CHARACTERS = 3000
 _SIMILAR, _LEAST_SIMILAR = 5, 0.1  # below it two memories share a common word at most
 _LATEST_USES, _MOST_LOG_BYTES = 5, 1 << 20
 _ELSEWHERE = frozenset([
-    "author", "author_kind", "tags", "pinned", "relations", "references", "access", "status", "severity",
+    "author", "author_kind", "tags", "pinned", "muted", "relations", "references", "access", "status", "severity",
     "valid_from", "valid_until", "confidence", "importance", "visibility", "trust", "idempotency_key", "topic",
     "turn_ref", "role",
 ])  # fmt: skip
@@ -90,6 +92,9 @@ def memory_page(request: PageRequest) -> Response:
         facts=[(name, record.given[name]) for name in _FACTS if record.given.get(name) not in (None, "", [])],
         tags=[str(tag) for tag in record.tags if tag],
         uses=_uses(request, found, record),
+        told=told_summary(request, record.ref),
+        prompt=request.get("prompt"),
+        verdict=verdict(request.memory, record, request.get("prompt")) if request.get("prompt") else None,
         fading=_fading(request, found, record),
         relations=relations,
         graph=_graph(record, relations) if relations.all else "",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp_memory.analytics import forecast
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.forms import Form, Target, done, error_page, field, form_response, with_notices
 from smp_memory.integrations.web.lookup import similar_to
-from smp_memory.integrations.web.pages import memory_edit, memory_removal
-from smp_memory.integrations.web.pages.memory import elsewhere_page
+from smp_memory.integrations.web.pages import memory_edit, memory_removal, redaction
+from smp_memory.integrations.web.pages.memory import access_of, elsewhere_page
 from smp_memory.integrations.web.parts import label_of, line_of, memory_url, shortened
 from smp_memory.model.statuses import is_settled
+from smp_memory.model.times import to_microseconds
 from smp_memory.model.types import KINDS, RELATIONS
 
 if TYPE_CHECKING:
@@ -25,38 +27,48 @@ if TYPE_CHECKING:
 _LIKELY = 12  # targets that the form of a relation suggests
 
 
-# -- pin
+# -- pin and mute
 
 
-def show_pin(target: Target) -> Form:
-    return target.form("pin", notes=["A pinned memory does not fade, and compaction leaves it."])
+class FlagAction(NamedTuple):
+    """An action that sets or removes a flag: the method of a session, its opposite, and what the memory is then."""
+
+    method: str
+    opposite: str
+    field: str
+    word: str
+    note: str
+
+    def show(self, target: Target) -> Form:
+        return target.form(self.method, notes=[self.note])
+
+    def run(self, target: Target) -> Response:
+        back = FLAGS[self.opposite]
+        session, id, author = target.session, target.id, target.author
+        page = "/told" if target.typed("back") == "told" else target.page
+        if bool(getattr(target.record, self.field)) is (self.method in _SETTING):
+            return done(target.request, page, f"{id} was {self.word} already.")
+        after = getattr(session, self.method)(id, by=author)
+
+        def undo() -> str:
+            getattr(target.session_again(), self.opposite)(id, by=author)
+            return f"{id} is {back.word} again."
+
+        return done(target.request, page, with_notices(f"{id} is {self.word} now.", after), undo)
 
 
-def show_unpin(target: Target) -> Form:
-    return target.form("unpin", notes=["It fades again as other memories do."])
-
-
-def run_pin(target: Target) -> Response:
-    return _set_pinned(target, True)
-
-
-def run_unpin(target: Target) -> Response:
-    return _set_pinned(target, False)
-
-
-def _set_pinned(target: Target, pinned: bool) -> Response:
-    word = "pinned" if pinned else "not pinned"
-    if bool(target.record.pinned) is pinned:
-        return done(target.request, target.page, f"{target.id} was {word} already.")
-    session, id, author = target.session, target.id, target.author
-    after = session.pin(id, by=author) if pinned else session.unpin(id, by=author)
-
-    def undo() -> str:
-        now = target.session_again()
-        (now.unpin if pinned else now.pin)(id, by=author)
-        return f"{id} is {'not pinned' if pinned else 'pinned'} again."
-
-    return done(target.request, target.page, with_notices(f"{id} is {word} now.", after), undo)
+_SETTING = ("pin", "mute")
+FLAGS = {
+    each.method: each
+    for each in (
+        FlagAction("pin", "unpin", "pinned", "pinned", "A pinned memory does not fade, and compaction leaves it."),
+        FlagAction("unpin", "pin", "pinned", "not pinned", "It fades again as other memories do."),
+        FlagAction(
+            "mute", "unmute", "muted", "turned off for recall", "Agents are not told it unasked. Searches find it."
+        ),
+        FlagAction("unmute", "mute", "muted", "turned on for recall", "Agents are told it again where it helps."),
+    )
+}
 
 
 # -- resolve
@@ -72,7 +84,7 @@ def show_resolve(target: Target) -> Form:
     typed, label = target.typed("resolution"), "What was done (optional)"
     return target.form(
         "resolve",
-        notes=["It stays in the store. Agents see that nothing is left to do, and it fades faster."],
+        notes=["It stays in the store. Agents see that nothing is left to do.", _what_resolving_does(target, chosen)],
         hidden={"revision": target.typed("revision", str(target.record.revision))},
         fields=[
             field(
@@ -80,6 +92,14 @@ def show_resolve(target: Target) -> Form:
             ),
             field("resolution", label, "textarea", value=typed, rows=3, autofocus=True, error=error),
         ],
+    )
+
+
+def _what_resolving_does(target: Target, status: str) -> str:
+    count, last = access_of(target.request, target.found, target.record)
+    policy, now = target.request.memory.scope.policy(), target.request.now
+    return forecast.resolution_sentence(
+        target.record, policy, now, status, count, to_microseconds(last) if last is not None else None
     )
 
 
@@ -210,15 +230,14 @@ class MemoryAction(NamedTuple):
 
 ACTIONS = {
     "edit": MemoryAction(memory_edit.show, memory_edit.run),
-    "pin": MemoryAction(show_pin, run_pin),
-    "unpin": MemoryAction(show_unpin, run_unpin),
+    **{name: MemoryAction(flag.show, flag.run) for name, flag in FLAGS.items()},
     "resolve": MemoryAction(show_resolve, run_resolve),
     "reopen": MemoryAction(show_reopen, run_reopen),
     "relate": MemoryAction(show_relate, run_relate),
     "unrelate": MemoryAction(show_unrelate, run_unrelate),
     "delete": MemoryAction(memory_removal.show_delete, memory_removal.run_delete),
     "restore": MemoryAction(memory_removal.show_restore, memory_removal.run_restore, (lookup.DELETED, lookup.COLD)),
-    "redact": MemoryAction(memory_removal.show_redact, memory_removal.run_redact, (lookup.LIVE, lookup.DELETED)),
+    "redact": MemoryAction(redaction.show_redact, redaction.run_redact, (lookup.LIVE, lookup.DELETED)),
     "erase": MemoryAction(
         memory_removal.show_erase, memory_removal.run_erase, (lookup.LIVE, lookup.DELETED, lookup.COLD)
     ),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import Conflict, InvalidRecord
 from smp_memory.integrations.web.forms import Form, done, field, form_response, with_notices
 from smp_memory.integrations.web.pages.memory import value_text
-from smp_memory.integrations.web.parts import difference, label_of, moment_text, spelled_marks, visible
+from smp_memory.integrations.web.parts import choices, difference, label_of, moment_text, spelled_marks, visible
 from smp_memory.model.types import KINDS, SEVERITIES
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COMMON = ("topic", "tags", "aliases", "valid_from", "valid_until", "confidence", "importance")
 _NOT_EDITED = frozenset([
-    "author", "author_kind", "pinned", "relations", "references", "access", "visibility", "trust", "idempotency_key",
+    "author", "author_kind", "pinned", "muted", "relations", "references", "access", "visibility", "trust", "idempotency_key",
     "turn_ref", "id", "by", "updated_by", "expected_revision", "self", "type", "created", "session",
 ])  # fmt: skip
 _LISTS = frozenset(
@@ -39,7 +39,7 @@ _LISTS = frozenset(
 )
 _NUMBERS = frozenset(("confidence", "importance"))
 _ONE_LINE = frozenset([
-    "severity", "category", "status", "topic", "valid_from", "valid_until", "key", "name", "path", "format",
+    "category", "topic", "valid_from", "valid_until", "key", "name", "path", "format",
     "reversible", "source", "impact", "location",
 ])  # fmt: skip
 _HINTS = {
@@ -140,12 +140,14 @@ def _control(target: Target, kind: Kind, each: EditField, texts: Mapping[str, st
     hints = {"json": "As JSON.", "list": "One in a line."}
     hint = _HINTS.get(each.name) or hints.get(each.style, "")
     common: dict[str, Any] = {"value": text, "hint": hint, "error": target.error, "is_wrong": is_wrong, "dir": "auto"}
+    known = SEVERITIES if each.name == "severity" else kind.statuses if each.name == "status" else ()
+    if known and each.style == "text" and "\n" not in text:
+        unset = f"not set: {kind.default_status}" if each.name == "status" and kind.default_status else "none"
+        options = [("", unset), *choices(known, text)]
+        return field(each.control, label_of(each.name), "select", options=options, **common | {"dir": None})
     is_line = each.style == "number" or (each.style == "text" and each.name in _ONE_LINE and "\n" not in text)
     if is_line and len(text) < 200:
-        known = SEVERITIES if each.name == "severity" else kind.statuses if each.name == "status" else ()
-        suggested = [(value, "") for value in known]
-        listed = f"list-{each.name}" if known else None
-        return field(each.control, label_of(each.name), list=listed, options=suggested, **common)
+        return field(each.control, label_of(each.name), **common)
     rows = min(max(3 if each.name == kind.text else 2, text.count("\n") + 1, len(text) // 70), _TEXT_ROWS)
     class_ = "mono" if each.style == "json" or (kind.is_own_object and each.name == "content") else None
     is_first = each.name == kind.text

@@ -1,4 +1,4 @@
-"""Delete, restore, redact and erase memories, each with a preview of what happens; and the page Trash.
+"""Delete, restore and erase memories, each with a preview of what happens; and the page Trash.
 
 The page shows deleted memories and sessions, who deleted them and why, until when they are kept, and the way back. Memories come from
 the index and from their own entries, so that a large session is not read for one deleted memory.
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Receipt
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.model.storage_reports import RedactionReport
 
 PAGE_MEMORIES = 50
 PAGE_SESSIONS = 50
@@ -77,6 +76,8 @@ def trash_page(request: PageRequest) -> Response:
     config, sessions = request.memory.config, request.memory.deleted_sessions()[::-1]
     place = request.page_number("sessions", len(sessions))
     chosen = request.get("session")
+    rows = [_row(request, record, until(record)) for record in shown.records]
+    kept = {each.kept for each in rows}
     return page(
         request,
         "trash.html",
@@ -85,7 +86,8 @@ def trash_page(request: PageRequest) -> Response:
         days=config["lifecycle.purge_days"],
         is_purged=config["lifecycle.auto_purge"],
         shown=shown,
-        rows=[_row(request, record, until(record)) for record in shown.records],
+        rows=rows,
+        kept_all=kept.pop() if len(rows) > 1 and len(kept) == 1 else "",
         chosen_prefix=CHOSEN,
         session_names=list(dict.fromkeys([*shown.sessions[:500], *([chosen] if chosen else [])])),
         pages=request.neighbours("offset", at, PAGE_MEMORIES, shown.total),
@@ -147,7 +149,7 @@ def _row(request: PageRequest, record: Record, until: datetime | None) -> Delete
     said = [f"by {by}" if isinstance(by, str) and by else "", shortened(str(reason), 200) if reason else ""]
     kept = "until it is purged"
     if until is not None:
-        kept = "due for the next purge" if until <= request.now else date_text(until, request.now)
+        kept = "until the next purge" if until <= request.now else f"until {date_text(until, request.now)}"
     return DeletedRow(record, _deleted_at(record), ": ".join(filter(None, said)), kept)
 
 
@@ -269,58 +271,6 @@ def run_restore(target: Target) -> Response:
         return f"{id} is in the trash again."
 
     return done(target.request, target.page, text, undo)
-
-
-# -- redact
-
-
-def show_redact(target: Target) -> Form:
-    form = Form(f"Redact session {target.session.id}", target.action("redact"), target.page, "Redact")
-    return redaction_form(target.request, form, target.session.redact(preview=True), target.record)
-
-
-def redaction_form(
-    request: PageRequest, form: Form, reports: list[RedactionReport], memory: Record | None = None
-) -> Form:
-    """The form with what redaction would take out of a session; nothing is shown of the content itself."""
-    report = reports[0] if reports else None
-    rows: list[tuple[str, str, dict[str, int]]] = []  # a title, a text, and how many secrets of each kind
-    if memory is not None:
-        own = report.memories.get(memory.id) if report is not None else None
-        rows.append((memory.id, "" if own else "no secret found in it", own or {}))
-    if report is not None:
-        rows += [
-            ("The session", f"{memories(len(report.memories))}: ", report.kinds),
-            ("Its metadata", "", report.head),
-            ("Quarantine", "", report.set_aside),
-            ("Not checked", ", ".join(report.pending), {}),
-        ]
-    form = form._replace(
-        notes=[
-            "Redaction replaces the secrets it knows with a placeholder, in all revisions and copies. It cannot be undone."
-        ],
-        template="redact.html",
-        values={"rows": [(title, text, kinds) for title, text, kinds in rows if text or kinds]},
-    )
-    if report is None or not report:
-        return form._replace(can_run=False)
-    button = f"Redact {memories(len(report.memories))}"
-    return form._replace(fields=[reason_field(request)], button=button, is_dangerous=True)
-
-
-def run_redact(target: Target) -> Response:
-    reports = target.session.redact(reason=target.given("reason"))
-    return done(target.request, target.page, redaction_text(reports))
-
-
-def redaction_text(reports: list[RedactionReport]) -> str:
-    if not reports or not reports[0]:
-        return "Nothing was taken out: no known kind of secret was found."
-    report = reports[0]
-    kinds = ", ".join(f"{name} ({count:,})" for name, count in report.kinds.items())
-    pending = f" Not checked: {', '.join(report.pending)}." if report.pending else ""
-    said = " ".join(["", *redaction_sentence(report.reason)]) if report.reason else ""
-    return f"Redacted {memories(len(report.memories))} of {report.session}: {kinds}.{pending}{said}"
 
 
 # -- erase

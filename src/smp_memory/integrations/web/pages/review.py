@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.errors import InvalidRecord, SMPError
 from smp_memory.integrations.web.forms import Form, done, field, form_response, with_notices
-from smp_memory.integrations.web.parts import url
+from smp_memory.integrations.web.parts import shortened, url
 from smp_memory.integrations.web.renderer import page
 from smp_memory.lifecycle.review import TYPES, proposal_in, surroundings
+from smp_memory.lifecycle.session_titles import session_title
 from smp_memory.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def _read(request: PageRequest, after: int) -> ProposalPage:
 
 
 def _row(session: SessionMemory, proposal: Proposal) -> ProposalRow:
-    turn, title = session.get(proposal.turn), session.info.context.get("title")
+    turn, title = session.get(proposal.turn), session_title(session.memory.store, session.id)
     before, said, after = (_without_empty_lines(each) for each in surroundings(turn.text, proposal.text, _AROUND))
-    return ProposalRow(proposal, turn, title[:_MOST_TITLE] if isinstance(title, str) else "", before, said, after)
+    return ProposalRow(proposal, turn, shortened(title, _MOST_TITLE), before, said, after)
 
 
 def _without_empty_lines(text: str) -> str:

@@ -17,9 +17,10 @@ from starlette.responses import Response
 from smp_memory import exchange
 from smp_memory.errors import InvalidQuery, InvalidRecord, SMPError
 from smp_memory.integrations.web.forms import Form, field, form_response
-from smp_memory.integrations.web.parts import counted, memories, memory_url, plural_of, url, words_of
+from smp_memory.integrations.web.parts import choices, counted, memories, memory_url, plural_of, url, words_of
 from smp_memory.integrations.web.renderer import page
 from smp_memory.model import ids
+from smp_memory.model.types import KINDS, SEVERITIES
 from smp_memory.privacy.anonymisation import Placeholders
 from smp_memory.scope import Scope
 
@@ -130,6 +131,9 @@ _FACETS = (
     ("agent", "agents", "Author"),
     ("session", "sessions", "Session"),
 )
+_FIELDS = ("severity", "status")
+_SHOWN = ("include_deleted", "include_archived", "include_expired")
+_FILTERS = ("time", *_FIELDS, *_SHOWN)
 _MOST_VALUES, _MOST_FOLDED = 8, 200  # of each facet
 _TIMES = (
     ("", "any time"),
@@ -176,6 +180,9 @@ def search_page(request: PageRequest) -> Response:
         milliseconds=milliseconds,
         times=_TIMES,
         sorts=_SORTS,
+        words_of_fields=_fields(request),
+        active=sum(bool(request.get(name)) for name in (*_FILTERS, *(key for key, _, _ in _FACETS))),
+        only_session=_only(request.all("session")),
         chosen=[(key, value) for key, _, _ in _FACETS for value in request.all(key)],
         facets=[facet for each in _FACETS if (facet := _facet(request, hits, *each)) is not None],
         summary=_summary(text, hits, offset),
@@ -194,13 +201,30 @@ def search_page(request: PageRequest) -> Response:
     )
 
 
+def _only(values: list[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
+
+
+def _fields(request: PageRequest) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """The fields with known values that the chosen types have, all types if none is chosen: name, title, choices."""
+    names = [name for name in request.all("type") if name in KINDS] or list(KINDS)
+    kinds = [KINDS[name] for name in names]
+    severities = SEVERITIES if any(kind.has_severity for kind in kinds) else ()
+    statuses = dict.fromkeys(status for kind in kinds for status in kind.statuses)
+    found = [("severity", "Severity", severities), ("status", "Status", tuple(statuses))]
+    return [(name, title, choices(values, request.get(name))) for name, title, values in found if values]
+
+
 def query_options(request: PageRequest) -> dict[str, Any]:
     """The options of `Memory.query` that the address asks for."""
     offset = int(request.number("offset", 0, 0, 10_000))
     given: dict[str, Any] = {name: request.all(key) for key, name, _ in _FACETS if request.all(key)}
     if request.get("time"):
         given["time"] = request.get("time")
-    for name in ("include_deleted", "include_archived", "include_expired"):
+    where = {name: request.get(name) for name in _FIELDS if request.get(name)}
+    if where:
+        given["where"] = where
+    for name in _SHOWN:
         if request.get(name):
             given[name] = True
     if request.get("floor"):

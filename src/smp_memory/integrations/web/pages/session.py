@@ -1,6 +1,6 @@
 """The page of a session: what it is, how full, what happens next, and its memories as a conversation; and the same of all sessions.
 
-The timeline is paged from its end: the last page is shown first, and each page is read from top to bottom. Long texts are folded. What followed
+The timeline goes back in time: the newest memory comes first, older ones follow below and on the next pages. Long texts are folded. What followed
 from what is a line of text with a link; a memory on the same page is linked by its anchor. Looking at an archived session
 leaves it archived: the page shows its summary.
 """
@@ -26,6 +26,7 @@ from smp_memory.integrations.web.parts import (
 )
 from smp_memory.integrations.web.renderer import page
 from smp_memory.integrations.web.timeline import PAGE_RECORDS, TimelineQuery, day_of, spans, timeline
+from smp_memory.lifecycle.session_titles import session_title
 from smp_memory.model.history import COLD
 from smp_memory.model.record import name_and_content
 from smp_memory.model.types import KINDS
@@ -49,7 +50,6 @@ _MOST_TAGS, _TAG_CHARACTERS, _MOST_WRITERS = 12, 64, 12
 _CHART_WIDTH, _CHART_HEIGHT = 720, 44
 _COMPONENT_CLASSES = ("matches", "written", "turns", "state", "recent", "wishes", "critical", "pointers")
 _FULL_FROM = 0.8  # of the quota: what compaction could free is said from here on
-_FEW = 8  # memories that fit on a screen
 
 
 def session_page(request: PageRequest) -> Response:
@@ -63,12 +63,14 @@ def session_page(request: PageRequest) -> Response:
             return _deleted_page(request, name)
         raise
     shown = timeline(request.memory, _query(request, name), request.inspector.memo)
+    title = session_title(request.memory.store, name)
     return page(
         request,
         "session.html",
-        name,
+        title or name,
         "sessions",
         session=session,
+        heading=title or name,
         standing=session.session_state,
         state_kinds=STATE_KINDS,
         session_notices=session.config.notices(session_only=True),
@@ -115,7 +117,10 @@ def _about(session: SessionMemory, shown: TimelinePage, request: PageRequest) ->
         ("Agents", ", ".join(map(str, info.agents))),
         ("Writers", ", ".join(writers[:_MOST_WRITERS]) + (f" and {more:,} more" if more > 0 else "")),
     ]
-    rest = [("Next", follows), *((str(name), shortened(plain(value), 400)) for name, value in info.context.items())]
+    rest = [
+        ("Next", follows),
+        *((str(name), shortened(plain(value), 400)) for name, value in info.context.items() if name != "title"),
+    ]
     if info.config:
         rest.append(("Settings", shortened(plain(info.config), 400)))
     return {
@@ -214,7 +219,6 @@ def _timeline(request: PageRequest, shown: TimelinePage, session: str | None) ->
         "bars": bars,
         "activity_label": f"{memories(shown.total)} by {unit}, at most {most:,}",
         "older": older,
-        "end": "#end" if len(shown.records) > _FEW else None,
         "newer": newer,
         "newest": request.address(day=None) if shown.offset > PAGE_RECORDS else None,
     }

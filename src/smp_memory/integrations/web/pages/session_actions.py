@@ -16,11 +16,13 @@ from smp_memory.integrations.web.forms import (
     redaction_sentence,
     with_notices,
 )
-from smp_memory.integrations.web.pages.memory_removal import redaction_form, redaction_text
+from smp_memory.integrations.web.pages.redaction import redaction_form, run_redaction
 from smp_memory.integrations.web.pages.sessions import recovery_deadline
-from smp_memory.integrations.web.parts import ago, counted, memories, memory_url, moment_text, size_text, url
+from smp_memory.integrations.web.parts import ago, choices, counted, memories, memory_url, moment_text, size_text, url
+from smp_memory.lifecycle.session_titles import session_title
 from smp_memory.model import ids
-from smp_memory.model.types import KINDS
+from smp_memory.model.session_info import TITLE_CHARACTERS
+from smp_memory.model.types import KINDS, SEVERITIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,30 +313,69 @@ def _run_compact(target: SessionTarget) -> Response:
     return done(target.request, target.page, text)
 
 
+# -- title
+
+
+def _show_title(target: SessionTarget) -> Form:
+    own = target.session.info.title
+    value = target.request.form.get("title", own)
+    fallback = session_title(target.memory.store, target.id) if not own else ""
+    hint = "Empty: the beginning of the first prompt is the title." + (f" Now: {fallback}" if fallback else "")
+    about: dict[str, Any] = {"maxlength": TITLE_CHARACTERS, "autofocus": True, "dir_": "auto"}
+    fields = [field("title", "Title", value=value, hint=hint, error=target.error, **about)]
+    return target.form("title", "Rename session", "Save", fields=fields)
+
+
+def _run_title(target: SessionTarget) -> Response:
+    session, title = target.session, target.given("title")
+    former = session.info.title
+    session.change_info(title=title)
+
+    def undo() -> str:
+        session.change_info(title=former or None)
+        return f"Session {target.id} has its former title."
+
+    shown = session_title(target.memory.store, target.id)
+    text = f"The session is called {shown}." if shown else f"Session {target.id} has no title."
+    return done(target.request, target.page, " ".join([text, *redaction_sentence(session.redacted)]), undo)
+
+
 # -- redact, add
 
 
 def _show_redact(target: SessionTarget) -> Form:
     form = target.form("redact", "Redact session", "Redact")
-    return redaction_form(target.request, form, target.session.redact(preview=True))
+    return redaction_form(target.request, form, [target.session])
 
 
 def _run_redact(target: SessionTarget) -> Response:
-    reports = target.session.redact(reason=target.given("reason"))
-    return done(target.request, target.page, redaction_text(reports))
+    return done(target.request, target.page, run_redaction([target.session], target.given("reason")))
 
 
 def _show_add(target: SessionTarget) -> Form:
     typed, error = target.request.form, target.error
     kinds = [(kind.name, kind.noun) for kind in KINDS.values() if kind.is_written_down]
+    severities = [("", "none"), *choices(SEVERITIES)]
     is_text = error is not None and error.details.get("field") in {kind.text for kind in KINDS.values()}
     about_text: dict[str, Any] = {"rows": 4, "required": True, "autofocus": True, "is_wrong": is_text}
     fields = [
         field("type", "Type", "select", value=typed.get("type", "finding"), options=kinds, error=error),
         field("text", "Text", "textarea", value=typed.get("text", ""), error=error, **about_text),
+        field(
+            "severity",
+            f"Severity (of a {_with_severity()})",
+            "select",
+            value=typed.get("severity", ""),
+            options=severities,
+            error=error,
+        ),
         field("tags", "Tags (optional)", value=typed.get("tags", ""), hint="With commas between.", error=error),
     ]
     return target.form("add", "Add a memory to", "Add", fields=fields)
+
+
+def _with_severity() -> str:
+    return " or ".join(kind.noun for kind in KINDS.values() if kind.has_severity and kind.is_written_down)
 
 
 def _run_add(target: SessionTarget) -> Response:
@@ -344,7 +385,11 @@ def _run_add(target: SessionTarget) -> Response:
     text = target.request.form.get("text", "").replace("\r\n", "\n").strip()
     tags = [each.strip() for each in target.request.form.get("tags", "").split(",") if each.strip()]
     author = target.author
-    record = target.session.add(kind, {KINDS[kind].text: text, **({"tags": tags} if tags else {})})
+    severity = target.given("severity")
+    if severity is not None and not KINDS[kind].has_severity:
+        raise InvalidRecord(f"severity: only a {_with_severity()} has one.", field="severity")
+    given = {KINDS[kind].text: text, "tags": tags, "severity": severity}
+    record = target.session.add(kind, {name: value for name, value in given.items() if value})
 
     def undo() -> str:
         target.session.delete(record.id, "added by mistake", by=author)
@@ -362,5 +407,6 @@ _ACTIONS = {
     "purge": SessionAction(_show_purge, _run_purge, (DELETED,)),
     "compact": SessionAction(_show_compact, _run_compact, (LIVE,)),
     "redact": SessionAction(_show_redact, _run_redact, (LIVE,)),
+    "title": SessionAction(_show_title, _run_title, (LIVE,)),
     "add": SessionAction(_show_add, _run_add, (LIVE,)),
 }

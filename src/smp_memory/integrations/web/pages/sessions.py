@@ -9,12 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import SessionArchived, SessionNotFound, SMPError
-from smp_memory.integrations.web.parts import counted, date_text, memories, plain, shortened, size_text
+from smp_memory.integrations.web.parts import (
+    counted,
+    date_text,
+    memories,
+    next_step_text,
+    plain,
+    quota_of,
+    shortened,
+    size_text,
+)
 from smp_memory.integrations.web.renderer import page
 from smp_memory.integrations.web.timeline import is_open_finding
-from smp_memory.lifecycle.session_states import SessionState, SessionUsage, lifecycle_times, session_states, usage
+from smp_memory.lifecycle.session_states import (
+    SessionState,
+    SessionUsage,
+    lifecycle_times,
+    moment_of,
+    session_states,
+    usage,
+)
+from smp_memory.lifecycle.session_titles import SessionNames
 from smp_memory.lifecycle.transitions import StateMarks, next_transition, state_of
 from smp_memory.model.candidates import PROBLEMS, CandidateRequest
+from smp_memory.model.session_info import short_names
 from smp_memory.model.times import to_moment
 from smp_memory.model.types import KINDS
 
@@ -26,7 +44,7 @@ if TYPE_CHECKING:
 
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.reports import Problem
-    from smp_memory.model.session_info import SessionHead, SessionInfo
+    from smp_memory.model.session_info import SessionHead
     from smp_memory.search.port import SearchIndex
 
 PAGE_SESSIONS = 40
@@ -34,12 +52,13 @@ STATES = ("created", "active", "idle", "decaying")
 STATE_KINDS = {"active": "on", "created": "on", "decaying": "warn"}
 MOST_FINDINGS = 2000  # of a session: in so many of the newest the open ones are counted
 _SORTS = (
-    ("used", "last used first"),
+    ("written", "last written first"),
     ("unused", "longest unused first"),
-    ("name", "by name"),
+    ("name", "by title"),
     ("memories", "most memories first"),
     ("next", "next change first"),
 )
+_SMALL = 0.01  # of the quota
 _MOST_WRITERS = 3
 _MOST_PROJECTS = 500
 _MOST_DELETED = 10  # the others are in the trash
@@ -49,25 +68,30 @@ class Listed(NamedTuple):
     """What the list knows of every session before it looks at those of the page."""
 
     name: str
+    title: str
     user: str
     project: str
     last_used: datetime | None
     created: datetime | None
+    written: datetime | None  # searches are no writes
     memories: int
     has_settings: bool  # of its own, which may be about its lifecycle
 
     @property
     def since(self) -> float:
-        moment = self.last_used or self.created
-        return moment.timestamp() if moment else 0.0
+        return _seconds(self.last_used or self.created)
 
 
 class SessionRow(NamedTuple):
     """One session of the list."""
 
     name: str
+    title: str
+    short: str  # its id, as far as it is needed to tell it from others
     who: str
     state: SessionState
+    next: str
+    written: datetime | None
     counts: str
     open_findings: str
     size: tuple[int, int] | None  # used and allowed bytes; None: its settings cannot be read
@@ -87,8 +111,9 @@ def sessions_page(request: PageRequest) -> Response:
     every = _listed(request)
     shown, states = _chosen(request, every)
     offset = request.page_number("offset", len(shown))
-    rows, problems = _rows(request, shown[offset : offset + PAGE_SESSIONS], states)
+    rows, problems = _rows(request, every, shown[offset : offset + PAGE_SESSIONS], states)
     total = counted(len(every), "session")
+    columns = _columns(rows)
     archived = request.memory.archived_sessions()
     archived.sort(key=lambda each: each.when.timestamp() if each.when else 0.0, reverse=True)
     at = request.page_number("archived", len(archived))
@@ -100,6 +125,7 @@ def sessions_page(request: PageRequest) -> Response:
         "sessions",
         every=every,
         rows=rows,
+        columns=columns,
         problems=problems,
         total=total if len(shown) == len(every) else f"{len(shown):,} of {total}",
         states=[(name, name) for name in STATES],
@@ -120,27 +146,21 @@ def sessions_page(request: PageRequest) -> Response:
 
 def _listed(request: PageRequest) -> list[Listed]:
     store = request.memory.store
-    heads = {each.session: each for each in store.sessions()}
     used: dict[str, SessionUsage] = usage(store)
-    activity = store.indexer.activity()
-    saved = store.indexer.saved_metadata()
+    names = SessionNames(store)
     found = []
     for name, each in used.items():
-        known = saved.get(name)
-        is_valid = known is not None and name in heads and known[0] == heads[name].version
-        info = known[1] if known is not None and is_valid else _info(request, name)
+        info, known = names.info(name), names.activity.get(name)
         user, project = (str(info.user or ""), str(info.project or "")) if info else ("", "")
-        memories = activity[name].memories if name in activity else 0
+        memories = known.memories if known is not None else 0
+        written = moment_of(known.written) if known is not None and known.written else each.created
         has_settings = info is None or bool(info.config)
-        found.append(Listed(name, user, project, each.last_used, each.created, memories, has_settings))
+        found.append(
+            Listed(
+                name, names.title(name), user, project, each.last_used, each.created, written, memories, has_settings
+            )
+        )
     return found
-
-
-def _info(request: PageRequest, name: str) -> SessionInfo | None:
-    try:
-        return request.memory.store.session(name).info()
-    except SMPError:
-        return None
 
 
 def _chosen(request: PageRequest, every: list[Listed]) -> tuple[list[Listed], dict[str, SessionState]]:
@@ -150,21 +170,23 @@ def _chosen(request: PageRequest, every: list[Listed]) -> tuple[list[Listed], di
         each
         for each in every
         if (not project or each.project == project)
-        and (not text or text in f"{each.name} {each.user} {each.project}".casefold())
+        and (not text or text in f"{each.title} {each.name} {each.user} {each.project}".casefold())
     ]
-    sort = request.get("sort") or "used"
+    sort = request.get("sort") or "written"
     states: dict[str, SessionState] = {}
     if state or sort == "next":
         states = _all_states(request, shown)
         shown = [each for each in shown if each.name in states and state in ("", states[each.name].state)]
     if sort == "name":
-        shown.sort(key=lambda each: each.name)
+        shown.sort(key=lambda each: (each.title.casefold() or each.name, each.name))
     elif sort == "memories":
         shown.sort(key=lambda each: (-each.memories, each.name))
     elif sort == "next":
         shown.sort(key=lambda each: (_moment(states[each.name]), each.name))
+    elif sort == "unused":
+        shown.sort(key=lambda each: (each.since, each.name))
     else:
-        shown.sort(key=lambda each: (each.since if sort == "unused" else -each.since, each.name))
+        shown.sort(key=lambda each: (-_seconds(each.written), each.name))
     return shown, states
 
 
@@ -185,20 +207,35 @@ def _moment(state: SessionState) -> float:
     return state.next.when.timestamp() if state.next.when else float("inf")
 
 
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
+
+
 # -- the list
 
 
 def _rows(
-    request: PageRequest, part: list[Listed], states: dict[str, SessionState]
+    request: PageRequest, every: list[Listed], part: list[Listed], states: dict[str, SessionState]
 ) -> tuple[list[SessionRow], list[Problem]]:
     figures, problems = _figures(request, [each.name for each in part])
     missing = [each.name for each in part if each.name not in states and each.name in figures]
     states = states | _states(request, missing)
     known = [each for each in part if each.name in figures and each.name in states]
-    return [_row(request, each, states[each.name], figures[each.name]) for each in known], problems
+    short = short_names(each.name for each in every)
+    return [_row(request, each, short[each.name], states[each.name], figures[each.name]) for each in known], problems
 
 
-def _row(request: PageRequest, each: Listed, state: SessionState, figures: Figures) -> SessionRow:
+def _columns(rows: list[SessionRow]) -> set[str]:
+    """The columns that say something: those in which rows differ."""
+    said: dict[str, set[object]] = {
+        "state": {each.state.state for each in rows},
+        "size": {each.size if each.size and quota_of(*each.size).share >= _SMALL else None for each in rows},
+        "next": {each.next for each in rows},
+    }
+    return {name for name, values in said.items() if len(values) > 1 or len(rows) == 1}
+
+
+def _row(request: PageRequest, each: Listed, short: str, state: SessionState, figures: Figures) -> SessionRow:
     size, size_error = None, ""
     try:
         storage = request.memory.store.session(each.name)
@@ -207,7 +244,10 @@ def _row(request: PageRequest, each: Listed, state: SessionState, figures: Figur
         size_error = error.message
     least = "at least " if figures.is_open_cut else ""
     opened = f"{least}{counted(figures.open_findings, 'open finding')}" if figures.open_findings else ""
-    return SessionRow(each.name, _who(each, figures), state, counts_text(figures.types), opened, size, size_error)
+    return SessionRow(
+        each.name, each.title, short, _who(each, figures), state, next_step_text(state.next, request.now), each.written,
+        counts_text(figures.types), opened, size, size_error,
+    )  # fmt: skip
 
 
 def _who(each: Listed, figures: Figures) -> str:
@@ -284,7 +324,8 @@ def archived_item(request: PageRequest, each: SessionHead) -> ArchivedItem:
 
 
 def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
-    said = metadata.get("conversation") or metadata.get("summary")
+    turns = [f"{plain(each['author'])}: {text}" if each.get("author") else text for each, text in _key_turns(metadata)]
+    said = metadata.get("conversation") or metadata.get("summary") if not turns else None
     if isinstance(said, dict):
         said = said.get("summary") or said.get("text")
     if isinstance(said, list):
@@ -293,6 +334,7 @@ def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
     opened = metadata.get("open_findings")
     groups = list(opened.values()) if isinstance(opened, dict) else [opened]
     lists = [
+        ("Said", turns),
         ("Decisions", _texts(metadata.get("key_decisions"), "decision")),
         ("Open findings", [text for each in groups for text in _texts(each, "finding")]),
     ]
@@ -300,6 +342,13 @@ def _summary(metadata: Mapping[str, Any]) -> ArchiveSummary | None:
         text, [(title, texts) for title, texts in lists if texts], _texts(metadata.get("topics"), "topic")
     )
     return found if any(found) else None
+
+
+def _key_turns(metadata: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """The turns that the summary quotes, with the sentence of each: one by one they are readable, as one text they are not."""
+    rows = metadata.get("key_turns")
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [(row, plain(row["text"])) for row in found if row.get("text")]
 
 
 def _texts(rows: Any, name: str) -> list[str]:

@@ -78,6 +78,9 @@ function rangeText(range) {
   return range.step < 1 ? Number(range.value).toFixed(2) : Number(range.value).toLocaleString("en") + range.dataset.unit;
 }
 
+// What is folded on a phone stands open on a wider screen, also for those that do not know `::details-content`.
+if (matchMedia("(min-width: 761px)").matches) for (const each of document.querySelectorAll("details.fold")) each.open = true;
+
 // -- the memory beside a list, and dialogs
 
 const isWide = () => matchMedia("(min-width: 1101px)").matches;

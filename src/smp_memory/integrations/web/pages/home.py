@@ -1,0 +1,267 @@
+"""The first page: what needs a decision, what happened in the last seven days, sessions that are alive, open findings, what agents were told.
+
+Everything comes from six calls of the index, and from the files only the memories that are shown. What takes longer is not begun here: proposals
+are looked for in the newest small sessions, and of health the last report is shown with its time. Lists are counted up to a limit, and say so.
+A client gets what it may see. Looking counts as no use.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from smp_memory.errors import SMPError
+from smp_memory.health.examination import PROBLEM, WARNING
+from smp_memory.integrations.hooks.told import shown_events
+from smp_memory.integrations.web.pages.health import last_check
+from smp_memory.integrations.web.parts import counted, quota_of, size_text, url
+from smp_memory.integrations.web.renderer import page
+from smp_memory.integrations.web.timeline import is_open_finding
+from smp_memory.lifecycle.session_states import moment_of
+from smp_memory.lifecycle.session_titles import SessionNames
+from smp_memory.model.candidates import PROBLEMS, RELATIONS, Candidate, CandidateRequest
+from smp_memory.model.session_info import short_names
+from smp_memory.model.times import to_microseconds
+from smp_memory.model.types import KINDS, names_where, severity_rank
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from starlette.responses import Response
+
+    from smp_memory.integrations.web.request import PageRequest
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.search.port import SearchIndex
+
+MOST_COUNTED = 2000  # memories of each kind of event
+_WEEK, _DAY, _HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
+_NEW = ("decision", "finding", "learning")
+_FEW, _ALL = 3, 200  # memories of a group that are shown
+_MOST_SESSIONS, _MOST_OPEN = 8, 6
+_MOST_AUTHORS = 3
+_MOST_TOLD = 5
+_SMALL_SESSION, _MOST_REVIEWED, _REVIEW_SECONDS = 300, 3, 30.0  # sessions in which proposals are looked for
+_NEARLY_FULL = 0.8
+_MOST_NEEDS = 5  # of one kind
+
+
+class Group(NamedTuple):
+    """Memories to which the same happened: the newest few, and how many there are."""
+
+    name: str
+    title: str
+    total: str
+    href: str
+    records: list[Record]
+
+
+class Alive(NamedTuple):
+    """A session that was written in the last day."""
+
+    id: str
+    title: str
+    short: str
+    authors: str
+    memories: int
+    written: datetime
+    is_now: bool  # written in the last hour
+
+
+class Need(NamedTuple):
+    """What waits for a person, and where it is decided."""
+
+    text: str
+    href: str
+    link: str
+
+
+class Found(NamedTuple):
+    """What the index says, in one state."""
+
+    names: SessionNames
+    groups: dict[str, list[Candidate]]
+    open: list[Candidate]
+    is_open_cut: bool
+    authors: dict[str, list[str]]  # of the last day, by session
+    records: dict[str, Record]
+    problems: list[Problem]
+
+
+def home_page(request: PageRequest) -> Response:
+    found = _found(request)
+    total = sum(each.memories for each in found.names.activity.values())
+    told = shown_events(request.memory, limit=_MOST_TOLD) if total else []
+    return page(
+        request,
+        "home.html",
+        "Home",
+        "home",
+        is_empty=not total,
+        total=total,
+        session_count=len(found.names.activity),
+        needs=_needs(request, found) if total else [],
+        checked=last_check(request),
+        groups=[_group(request, found, name) for name, those in found.groups.items() if those],
+        severities=_severities(found.open),
+        open_count=_counted(len(found.open), found.is_open_cut),
+        open=[record for each in found.open[:_MOST_OPEN] if (record := found.records.get(each.ref)) is not None],
+        sessions=_alive(request, found),
+        told=[(each, *map(len, (each.event.told, each.event.pointed))) for each in told],
+    )
+
+
+# -- from the index
+
+
+def _found(request: PageRequest) -> Found:
+    index, now = request.memory.store.indexer, request.now
+    since, day = to_microseconds(now - _WEEK), to_microseconds(now - _DAY)
+    kinds = names_where("is_open_until_closed")
+    with index.snapshot(all_sessions=True):
+        names = SessionNames(request.memory.store)
+        groups = _events(index, since)
+        asked = CandidateRequest(types=kinds, limit=MOST_COUNTED, fetch=[PROBLEMS])
+        findings = index.candidates(asked)
+        recent = index.candidates(CandidateRequest(since=day, limit=MOST_COUNTED)).matches
+        opened = sorted(filter(is_open_finding, findings.matches), key=lambda each: severity_rank(each.severity))
+        shown = {each.ref for name, those in groups.items() for each in those[: _shown(request, name)]}
+        records = index.records(shown | {each.ref for each in opened[:_MOST_OPEN]})
+    authors: dict[str, list[str]] = {}
+    for each in recent:
+        own = authors.setdefault(each.session, [])
+        if each.author and each.author not in own:
+            own.append(each.author)
+    is_cut = len(findings.matches) == MOST_COUNTED
+    return Found(names, groups, opened, is_cut, authors, dict(records), findings.every_problem)
+
+
+def _events(index: SearchIndex, since: int) -> dict[str, list[Candidate]]:
+    """What happened since then, by kind, the newest first. A closed finding counts if it was changed since."""
+    written = [name for name, kind in KINDS.items() if kind.is_written_down]
+    asked = CandidateRequest(types=written, limit=MOST_COUNTED)
+    new = index.candidates(asked.with_changes(since=since, fetch=[RELATIONS])).matches
+    changed = index.candidates(asked.with_changes(changed_since=since, include_deleted=True)).matches
+    changed.sort(key=lambda each: -each.updated)  # of a deleted one the last change before
+    groups = {name: [each for each in new if each.type == name] for name in _NEW}
+    groups["resolved"] = [
+        each
+        for each in changed
+        if not each.deleted and KINDS[each.type].is_open_until_closed and not is_open_finding(each)
+    ]
+    groups["superseding"] = [each for each in new if any(kind == "supersedes" for kind, _ in each.relations)]
+    groups["deleted"] = [each for each in changed if each.deleted]
+    return groups
+
+
+def _shown(request: PageRequest, name: str) -> int:
+    return _ALL if request.get("all") == name else _FEW
+
+
+# -- what happened
+
+
+_TITLES = {"resolved": "Resolved", "superseding": "Superseding earlier ones", "deleted": "Deleted"}
+
+
+def _group(request: PageRequest, found: Found, name: str) -> Group:
+    those, shown = found.groups[name], _shown(request, name)
+    records = [record for each in those[:shown] if (record := found.records.get(each.ref)) is not None]
+    title = _TITLES.get(name) or f"New {KINDS[name].plural}"
+    if name in KINDS:
+        href = url("/search", type=name, time="last 7 days", sort="newest")
+    else:
+        href = "/trash" if name == "deleted" else f"{url('/', all=name)}#{name}"
+    return Group(name, title, _counted(len(those), len(those) >= MOST_COUNTED), href, records)
+
+
+def _counted(number: int, is_cut: bool) -> str:
+    return f"{number:,} or more" if is_cut else f"{number:,}"
+
+
+def _severities(opened: list[Candidate]) -> list[tuple[str, int]]:
+    """How many open findings have each severity, the worst first."""
+    counts: dict[str, int] = {}
+    for each in opened:
+        word = each.severity or "no severity"
+        counts[word] = counts.get(word, 0) + 1
+    return list(counts.items())
+
+
+# -- sessions
+
+
+def _alive(request: PageRequest, found: Found) -> list[Alive]:
+    now, names = request.now, found.names
+    written = {name: moment_of(each.written) for name, each in names.activity.items() if each.memories}
+    recent = sorted((name for name in written if now - written[name] <= _DAY), key=lambda name: (written[name], name))
+    short = short_names(names.activity)
+    return [
+        Alive(
+            name,
+            names.title(name),
+            short[name],
+            _few(found.authors.get(name, [])),
+            names.activity[name].memories,
+            written[name],
+            now - written[name] <= _HOUR,
+        )
+        for name in recent[-_MOST_SESSIONS:][::-1]
+    ]
+
+
+def _few(authors: list[str]) -> str:
+    more = len(authors) - _MOST_AUTHORS
+    return ", ".join(authors[:_MOST_AUTHORS]) + (f" and {more:,} more" if more > 0 else "")
+
+
+# -- what needs a decision
+
+
+def _needs(request: PageRequest, found: Found) -> list[Need]:
+    needs = []
+    proposals = request.inspector.kept("proposals", _REVIEW_SECONDS, lambda: _proposals(request, found.names))
+    if proposals:
+        needs.append(Need(f"{proposals} to review", "/review", "Review"))
+    needs += _nearly_full(request, found.names)
+    if found.problems:
+        said = counted(len(found.problems), "entry", "entries")
+        needs.append(Need(f"{said} of the files cannot be read", "/health?check=quick", "Health"))
+    if request.memory.config.notices():
+        needs.append(Need("Settings of this store wait for your trust, see above", "/health", "Health"))
+    checked = last_check(request)
+    failed = [] if checked is None else checked.report.checks
+    for each in failed:
+        if each.severity in (PROBLEM, WARNING) and not each.skipped:
+            needs.append(Need(f"{each.title[:1].upper()}{each.title[1:]}", "/health", "Health"))
+    return needs
+
+
+def _proposals(request: PageRequest, names: SessionNames) -> str:
+    """How many proposals the newest small sessions have; empty: none."""
+    found, has_more = 0, False
+    newest = sorted(names.activity, key=lambda name: -names.activity[name].written)
+    small = [name for name in newest[: 2 * _MOST_REVIEWED] if names.activity[name].memories <= _SMALL_SESSION]
+    for name in small[:_MOST_REVIEWED]:
+        try:
+            found += len(request.memory.opened_session(name).proposals(_MOST_NEEDS + 1))
+        except SMPError:
+            continue
+    has_more = len(names.activity) > len(small[:_MOST_REVIEWED])
+    return f"{counted(found, 'proposal')}{' or more' if has_more else ''}" if found else ""
+
+
+def _nearly_full(request: PageRequest, names: SessionNames) -> list[Need]:
+    """The sessions written last that are nearly full: only what is written grows."""
+    needs: list[Need] = []
+    newest = sorted(names.activity, key=lambda name: -names.activity[name].written)
+    for name in newest[: 2 * _MOST_SESSIONS]:
+        try:
+            storage = request.memory.store.session(name)
+            used, quota = sum(storage.sizes().values()), storage.config.quota_bytes
+        except SMPError:
+            continue
+        if quota_of(used, quota).share >= _NEARLY_FULL:
+            said = f"{names.title(name) or name} is nearly full: {size_text(used)} of {size_text(quota)}"
+            needs.append(Need(said, url("/session/{}/compact", name), "Compact"))
+    return needs[:_MOST_NEEDS]
