@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _ALONE = "import sys; from smp_memory.cli.main import main; sys.exit(main([]))"
 _PAGES = (
-    ("agent view", "/", "", None),
+    ("home", "/", "", 300.0),
+    ("agent view", "/agent", "", None),
     ("agent view, a prompt", "/agent?kind=prompt&task={words}", "", None),
     ("agent view, a task", "/agent?kind=context&agent=architect&task={words}", "", None),
     ("search as you type, hits", "/search?q={words}", "results", 50.0),
@@ -164,7 +165,7 @@ def _first_paint(plan: Plan, site: Site) -> Iterator[Row]:
     mine, raw = (sorted(each)[len(each) // 2] for each in times.values())
     yield Row(
         "inspector, first paint",
-        "agent view",
+        "home",
         "ms",
         mine,
         raw,

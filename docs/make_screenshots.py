@@ -23,6 +23,7 @@ import smp_memory  # noqa: E402
 
 TASK = "how do we limit sign-in attempts"
 PICTURES = (
+    ("home", "light", "/"),
     ("inspector-light", "light", "/agent?kind=context&agent=architect&session=checkout-review&task=how+do+we+limit+sign-in+attempts"),
     ("inspector-dark", "dark", "/agent?kind=context&agent=architect&session=checkout-review&task=how+do+we+limit+sign-in+attempts"),
     ("prompt", "light", f"/agent?kind=prompt&task={TASK.replace(' ', '+')}"),

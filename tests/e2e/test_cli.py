@@ -1027,6 +1027,36 @@ def test_list_shows_the_text_first_and_sessions_by_their_short_names(cli: Termin
     assert cli.json("list", "--session", "00c0ffee")[0]["session"] == "claude-code-2026-02-01-00c0ffee"
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_lists_show_whole_ids_of_generated_sessions_and_break_no_line(
+    cli: Terminal, tmp_path: Path, columns: int
+) -> None:
+    for number in range(3):
+        name = f"session-2026-11-18-a704d{number}"
+        cli.ok("session", "new", name)
+        cli.ok("add", "decision", "Customers log in with OAuth and nothing else", "--session", name)
+    for command in ("list", "timeline"):
+        shown = on_a_terminal(tmp_path, command, "--no-color", COLUMNS=str(columns)).splitlines()
+        assert max(map(len, shown)) <= columns
+        for number in range(3):
+            assert any(f" a704d{number}/DEC-0001 " in line for line in shown), shown
+    assert cli.json("show", "a704d1/DEC-0001")["session"] == "session-2026-11-18-a704d1"
+
+
+def test_list_footer_is_wrapped_between_words(cli: Terminal, tmp_path: Path) -> None:
+    with smp_memory.open(tmp_path / ".bmad/memory", config={"durability": "os"}) as memory:
+        memory.create_session("two").add_many([("decision", f"Decision {number}") for number in range(60)])
+    shown = on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="40").splitlines()
+    assert max(map(len, shown)) <= 40
+
+
+def test_name_that_a_person_gave_is_not_shortened(cli: Terminal, tmp_path: Path) -> None:
+    for name in ("shop-facade", "two"):
+        cli.ok("session", "new", name)
+        cli.ok("add", "decision", "Use OAuth", "--session", name)
+    assert "shop-facade/DEC-0001" in on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="80")
+
+
 def test_list_takes_the_filters_of_query(cli: Terminal) -> None:
     cli.ok("add", "finding", "one", "--severity", "high", "--author", "ada")
     cli.ok("add", "finding", "two", "--severity", "low", "--author", "veritas")
@@ -1037,6 +1067,7 @@ def test_list_takes_the_filters_of_query(cli: Terminal) -> None:
 
 def test_version_is_an_option_and_a_command(cli: Terminal) -> None:
     assert cli.ok("version") == cli.ok("--version") == f"smp {smp_memory.__version__}\n"
+    assert "Did you mean 'smp version'?" in cli.fails(2, "vers")
 
 
 # -- undo

@@ -1,4 +1,4 @@
-"""The inspector in a real browser: the agent view, search as you type, live updates, keys, hostile memories, accessibility."""
+"""The inspector in a real browser: the agent view, search as you type, live updates, keys, hostile memories, phone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import smp_memory
 from smp_memory.integrations.hooks.preview import preview_hook
-from tests.e2e.web_site import Visitor, WebSite, chromium, violations, wait_for_paint
+from tests.e2e.web_site import Visitor, WebSite, chromium, wait_for_paint
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
@@ -195,31 +195,106 @@ def test_keys_work_before_the_other_scripts_are_loaded(visitor: Visitor) -> None
     visitor.errors.clear()  # of the requests that were held
 
 
-@pytest.mark.parametrize("width", [1440, 900, 390])
-def test_pages_have_no_accessibility_violations(browser: Browser, root: Path, width: int) -> None:
-    found: list[str] = []
-    with WebSite(root) as site:
-        visitor = Visitor(browser, site, viewport={"width": width, "height": 900})
-        for path in PATHS:
-            page = visitor.go(path)
-            page.wait_for_selector("#live[data-state=on]")
-            found += [f"{path}: {each}" for each in violations(page)]
-            overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            if overflow > 0:
-                found.append(f"{path}: {overflow} pixels wider than the screen")
-    assert found == []
+PHONE = {"width": 390, "height": 844}
 
 
-PATHS = (  # other pages: test_web_memory.py and test_web_sessions.py
-    "/",
-    "/?all=deleted",
-    "/agent",
-    "/agent?kind=context&agent=architect&task=make+the+sign-in+safer",
-    "/agent?kind=start",
-    "/search?q=sign-in",
-    "/search?tag=hostile",
-    "/nothing-here",
+@pytest.mark.parametrize(
+    ("width", "has_scripts", "is_folded"), [(390, True, True), (390, False, True), (1440, True, False)]
 )
+def test_phone_shows_results_first_and_a_wide_screen_its_filters(
+    browser: Browser, root: Path, width: int, has_scripts: bool, is_folded: bool
+) -> None:
+    with WebSite(root) as site:
+        visitor = Visitor(browser, site, viewport={**PHONE, "width": width}, java_script_enabled=has_scripts)
+        page = visitor.go("/search?q=export&sort=newest&time=last+7+days")
+        box = page.locator("#results .said").first.bounding_box()
+        assert box is not None
+        assert box["y"] < PHONE["height"]
+        assert page.locator("#severity").is_visible() is not is_folded
+        if is_folded:
+            page.get_by_text("Filters (1 in use)").click()
+            page.locator("#severity").select_option("high")
+        visitor.context.close()
+
+
+def test_menu_on_a_phone_opens_and_closes_by_keys_and_gives_the_focus_back(browser: Browser, root: Path) -> None:
+    with WebSite(root) as site:
+        visitor = Visitor(browser, site, viewport=PHONE)
+        page = visitor.go("/search")
+        link = page.get_by_role("link", name="Health", exact=True)
+        assert not link.is_visible()
+        page.locator("header .menu").focus()
+        page.keyboard.press("Enter")
+        link.wait_for()
+        page.keyboard.press("Escape")
+        link.wait_for(state="hidden")
+        page.wait_for_selector("header .menu:focus")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        page.wait_for_selector("#pages a:focus")
+        link.click()
+        page.wait_for_url(re.compile("/health"))
+        visitor.context.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/sessions", "/trash", "/health", "/analytics", "/memory/review/DEC-0001"])
+def test_slash_goes_to_the_search_box_of_the_header(visitor: Visitor, path: str) -> None:
+    page = visitor.go(path)
+    page.keyboard.press("/")
+    page.wait_for_selector("header .find input:focus")
+    page.keyboard.type("oauth")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/search\?q=oauth"))
+    assert page.locator("input[type=search]").count() == 1  # the search page has one box, its own
+    visitor.ready().keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.wait_for_selector("#q:focus")
+
+
+FOCUS = """() => {
+  const each = document.activeElement, frame = each.closest(".find, .panel form") ?? each;
+  const seen = (one) => { const style = getComputedStyle(one); return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2; };
+  return [each.outerHTML.slice(0, 90), each === document.body || seen(each) || seen(frame)];
+}"""
+
+
+@pytest.mark.parametrize("path", ["/", "/search?q=export", "/sessions", "/trash", "/health", "/memory/review/DEC-0001"])
+def test_focus_is_seen_wherever_tab_leads_and_goes_down_the_page(visitor: Visitor, path: str) -> None:
+    page = visitor.go(path)
+    page.evaluate("document.activeElement.blur()")
+    unseen, reached = [], []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        html, is_seen = page.evaluate(FOCUS)
+        unseen += [] if is_seen else [html]
+        reached.append(html)
+    assert unseen == []
+    if not path.startswith("/search"):  # there the box has the focus, and Tab goes on from it
+        assert reached[0].startswith('<a href="#main"')
+    assert len(set(reached)) > 10
+
+
+def test_j_and_k_walk_through_a_table_too(visitor: Visitor, root: Path) -> None:
+    with smp_memory.open(root) as memory:
+        session = memory.session("other")
+        refs = [session.delete(session.add_learning(f"A mistake {number}").id).ref for number in range(2)]
+    page = visitor.go("/trash")
+    page.keyboard.press("j")
+    page.wait_for_selector(f".trash tr:focus:has-text('{refs[1]}')")
+    page.keyboard.press("j")
+    page.wait_for_selector(f".trash tr:focus:has-text('{refs[0]}')")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/memory/{refs[1]}")
+
+
+def test_severity_and_status_narrow_a_search(visitor: Visitor) -> None:
+    page = visitor.go("/search?q=login")
+    page.locator("#severity").select_option("high")
+    page.wait_for_url(re.compile("severity=high"))
+    visitor.updated().wait_for_selector("#results .said:has-text('Login has no rate limit')")
+    page.locator("#status").select_option("resolved")
+    visitor.updated().wait_for_selector("#results >> text=No memory matches.")
 
 
 def test_pages_work_without_scripts(browser: Browser, root: Path) -> None:
@@ -229,5 +304,5 @@ def test_pages_work_without_scripts(browser: Browser, root: Path) -> None:
         assert "Five sign-in attempts" in page.inner_text("#told pre")
         page = visitor.go("/search")
         page.fill("#q", "oauth")
-        page.click("form.panel button")
+        page.click("form[data-instant] button")
         assert "OAuth" in page.inner_text("#results")

@@ -198,7 +198,7 @@ def test_no_resource_or_prompt_tells_anything_of_another_project(served: Server)
 
 
 PAGES = [
-    "/", "/?kind=prompt&prompt=login", "/?kind=context&task=login", "/?kind=start", "/?kind=agent&agent=eve&task=login", "/?session=m-bank&kind=prompt&prompt=login",
+    "/", "/?all=deleted", "/told", "/agent?kind=prompt&prompt=login", "/agent?kind=context&task=login", "/agent?kind=start", "/agent?kind=agent&agent=eve&task=login", "/agent?session=m-bank&kind=prompt&prompt=login",
     "/search", "/search?q=login", "/search?q=zan*", "/search?q=zanzibra", "/search?q=login&archived=1", "/search?q=login&why=m-bank/DEC-0001", "/search?session=m-bank",
     "/sessions", "/sessions?state=archived", "/sessions?state=deleted", "/session/shop-1", "/timeline", "/analytics", "/analytics?part=impact", "/analytics?part=topics",
     "/analytics?part=forecast", "/analytics?part=decay", "/trash", "/review", "/review?session=m-bank", "/review/shop-1/TURN-0001/decision", "/review/m-bank/TURN-0001/decision", "/health", "/health?check=1", "/export", "/maintain", "/memory/shop-1/DEC-0001", "/memory/shop-1/DEC-0002",
@@ -210,7 +210,7 @@ PAGES = [
 
 
 def test_no_page_tells_anything_of_another_project(served: Server) -> None:
-    paths = {re.sub(r"\{.*", "", path) for path, _ in web._GET}
+    paths = {re.sub(r"\{.*", "", path) for path, _ in web.GET_PAGES}
     assert all(any(page.startswith(path) for page in PAGES) for path in paths)
     statuses = set()
     for path in PAGES:

@@ -16,7 +16,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge
+from smp_memory.adapters.bridge import Bridge, BridgeOwner
 from smp_memory.adapters.documents import CHANGED_MEANWHILE, Tree, TreeChanges
 from smp_memory.errors import SMPError
 
@@ -49,7 +49,7 @@ _UNITS = "BKMG"
 _TRIES = 20  # how often other processes may change a file while it is edited
 
 
-class SMPMemoryTool(BetaAbstractMemoryTool):
+class SMPMemoryTool(BridgeOwner, BetaAbstractMemoryTool):
     """The memory tool over a store. `namespace` divides the files of several users or agents."""
 
     def __init__(
@@ -166,10 +166,6 @@ class SMPMemoryTool(BetaAbstractMemoryTool):
 
         self._change(clear)
         return "All memory cleared"
-
-    def close(self) -> None:
-        """Close the store if the tool opened it."""
-        self.bridge.close()
 
     def _tree(self) -> Tree:
         try:

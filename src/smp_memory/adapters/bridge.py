@@ -122,6 +122,17 @@ class Bridge:
             self.memory.close()
 
 
+class BridgeOwner:
+    """An object of a framework that may have opened its store."""
+
+    __slots__ = ()
+    bridge: Bridge
+
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        self.bridge.close()
+
+
 class BridgeSession:
     """A session by the names of a framework. Threads may share it."""
 

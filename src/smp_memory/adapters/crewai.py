@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import simsimd
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, Item, Items
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, Item, Items
 from smp_memory.errors import MemoryNotFound
 from smp_memory.model.ids import is_word
 
@@ -41,20 +41,16 @@ if TYPE_CHECKING:
 _BYTES = 4  # of a number of an embedding
 
 
-class SMPStorage:
+class SMPStorage(BridgeOwner):
     """A `StorageBackend`. Storages of different names in one store are apart."""
 
     def __init__(self, memory: Memory | str | os.PathLike[str] | None = None, name: str = "memory") -> None:
-        self._bridge = Bridge(memory, "crewai")
-        self._items = Items(self._bridge.session(name))
+        self.bridge = Bridge(memory, "crewai")
+        self._items = Items(self.bridge.session(name))
         self._dimensions = 0  # of the embeddings; 0: not yet known
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SMPStorage:
         return self  # a copy of a crew has the same memories
-
-    def close(self) -> None:
-        """Close the store if it was opened here."""
-        self._bridge.close()
 
     def save(self, records: list[MemoryRecord]) -> None:
         """Set records by their ids. They are checked before the first one is written."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, BridgeSession, Items, Messages, id_for, item_of, message_of
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, BridgeSession, Items, Messages, id_for, item_of, message_of
 from smp_memory.adapters.message_codec import split
 from smp_memory.errors import DuplicateId
 
@@ -40,16 +40,12 @@ if TYPE_CHECKING:
 _EVENT = "event"  # begins the ids of events
 
 
-class SMPMemoryService(BaseMemoryService):
+class SMPMemoryService(BridgeOwner, BaseMemoryService):
     """Searches answer with at most `limit` memories, as many as ADK's own service by default."""
 
     def __init__(self, memory: Memory | str | os.PathLike[str] | None = None, *, limit: int = 10) -> None:
-        self._bridge = Bridge(memory, "google_adk")
+        self.bridge = Bridge(memory, "google_adk")
         self._limit = limit
-
-    def close(self) -> None:
-        """Close the store if it was opened here."""
-        self._bridge.close()
 
     async def add_session_to_memory(self, session: Session) -> None:
         await self.add_events_to_memory(
@@ -71,7 +67,7 @@ class SMPMemoryService(BaseMemoryService):
             if (content := _stored_content(event.content))
         ]
         if turns:
-            user = self._bridge.session(app_name, user_id)
+            user = self.bridge.session(app_name, user_id)
             await aio.call(user.write, lambda session: _add_new(session, turns))
 
     async def add_memory(
@@ -82,7 +78,7 @@ class SMPMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        items = Items(self._bridge.session(app_name, user_id))
+        items = Items(self.bridge.session(app_name, user_id))
         for memory in memories:
             if content := _stored_content(memory.content):
                 changes = {"content": content, "custom_metadata": {**memory.custom_metadata, **(custom_metadata or {})}}
@@ -90,19 +86,19 @@ class SMPMemoryService(BaseMemoryService):
                 await aio.call(items.put, entry.id, _to_json(entry))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        user = self._bridge.session(app_name, user_id)
+        user = self.bridge.session(app_name, user_id)
         return SearchMemoryResponse(memories=await aio.call(self._search, user, query))
 
     def _search(self, user: BridgeSession, query: str) -> list[MemoryEntry]:
         session = user.opened()
         if session is None or not query.strip():
             return []
-        hits = self._bridge.memory.recall(query, session=session.id, types=["turn", "learning"], limit=self._limit)
+        hits = self.bridge.memory.recall(query, session=session.id, types=["turn", "learning"], limit=self._limit)
         return [entry for hit in hits if (entry := _entry(hit.record)) is not None]
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         if memory_id:
-            await aio.call(self._delete, self._bridge.session(app_name, user_id), memory_id)
+            await aio.call(self._delete, self.bridge.session(app_name, user_id), memory_id)
 
     def _delete(self, user: BridgeSession, memory_id: str) -> None:
         Items(user).delete(memory_id)

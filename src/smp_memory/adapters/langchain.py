@@ -15,7 +15,7 @@ from typing import Any
 
 import smp_memory
 from smp_memory import search
-from smp_memory.adapters.bridge import Bridge, Items, Messages
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, Items, Messages
 from smp_memory.memory import Memory
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
@@ -33,7 +33,7 @@ except ImportError as error:
 _TYPES = {"user": "human", "assistant": "ai", "system": "system"}
 
 
-class SMPChatMessageHistory(BaseChatMessageHistory):
+class SMPChatMessageHistory(BridgeOwner, BaseChatMessageHistory):
     """The messages of one conversation. `session_id` may have any characters; `limit`: give only so many of the last messages."""
 
     def __init__(
@@ -54,10 +54,6 @@ class SMPChatMessageHistory(BaseChatMessageHistory):
     def clear(self) -> None:
         """Move the messages to the trash."""
         self._messages.clear()
-
-    def close(self) -> None:
-        """Close the SMP store if it was opened here."""
-        self.bridge.close()
 
 
 def _to_json(message: BaseMessage) -> dict[str, Any]:
@@ -110,7 +106,7 @@ def _document(hit: Any) -> Document:
     return Document(id=record.ref, page_content=record.text, metadata=facts)
 
 
-class SMPKeyValueStore(BaseStore[str, Any]):
+class SMPKeyValueStore(BridgeOwner, BaseStore[str, Any]):
     """Keys and JSON values in one session, which `name` names."""
 
     def __init__(self, memory: Any = None, name: str = "default", *, author: str | None = None) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, Items, item_of
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, Items, item_of
 
 try:
     from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp
@@ -43,7 +43,7 @@ _SEARCHED = {"is_searched": {"exists": False}}  # what was put with `index=False
 # -- the store
 
 
-class SMPStore(BaseStore):
+class SMPStore(BridgeOwner, BaseStore):
     """A LangGraph store in an SMP store. `memory` is a `Memory`, a folder or an address; None: the nearest store."""
 
     __slots__ = ("bridge",)
@@ -76,10 +76,6 @@ class SMPStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return await aio.call(self.batch, list(ops))
-
-    def close(self) -> None:
-        """Close the SMP store if it was opened here."""
-        self.bridge.close()
 
     def _items(self, namespace: tuple[str, ...]) -> Items:
         return Items(self.bridge.session(*namespace))

@@ -24,7 +24,7 @@ from langgraph.checkpoint.base import (
 )
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, OpaqueLog
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, OpaqueLog
 from smp_memory.adapters.checkpoint_log import Packer, ThreadState, parts_of
 from smp_memory.errors import StorageCorrupt
 
@@ -66,7 +66,7 @@ class _Known(NamedTuple):
     sources: dict[str, _Source]  # by channel
 
 
-class SMPSaver(BaseCheckpointSaver[int]):
+class SMPSaver(BridgeOwner, BaseCheckpointSaver[int]):
     """A LangGraph checkpointer in an SMP store. `memory` is a `Memory`, a folder or an address; None: the nearest store."""
 
     def __init__(
@@ -79,10 +79,6 @@ class SMPSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         self.bridge = Bridge(memory, "langgraph", author)
         self._known: dict[tuple[str, str], _Known] = {}
-
-    def close(self) -> None:
-        """Close the SMP store if it was opened here."""
-        self.bridge.close()
 
     # reading
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, Messages
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, Messages
 
 try:
     from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
 
 
-class SMPSession:
+class SMPSession(BridgeOwner):
     """A `Session` over a store of SMP.
 
     All methods take the `wrapper` of a run, so that a subclass can choose by its context. This class does not use it.
@@ -71,7 +71,3 @@ class SMPSession:
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
         await aio.call(self._messages.clear)
-
-    def close(self) -> None:
-        """Close the store if this object opened it."""
-        self.bridge.close()

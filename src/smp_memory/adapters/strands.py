@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from smp_memory import aio
-from smp_memory.adapters.bridge import Bridge, Items, Messages, OpaqueLog, is_state, item_of
+from smp_memory.adapters.bridge import Bridge, BridgeOwner, Items, Messages, OpaqueLog, is_state, item_of
 
 try:
     from strands.memory.types import MemoryEntry, MemoryStore
@@ -38,15 +38,11 @@ FRAMEWORK = "strands"
 _SESSION, _AGENT, _MULTI_AGENT = "session", "agent", "multi-agent"
 
 
-class SMPSessionRepository(SessionRepository):
+class SMPSessionRepository(BridgeOwner, SessionRepository):
     """Sessions, agents and messages of Strands."""
 
     def __init__(self, memory: Memory | str | os.PathLike[str] | None = None) -> None:
-        self._bridge = Bridge(memory, FRAMEWORK)
-
-    def close(self) -> None:
-        """Close the store if it was opened here."""
-        self._bridge.close()
+        self.bridge = Bridge(memory, FRAMEWORK)
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         if self.read_session(session.session_id) is not None:
@@ -62,7 +58,7 @@ class SMPSessionRepository(SessionRepository):
         """Move a session to the trash of the store."""
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
-        self._bridge.session(session_id).delete()
+        self.bridge.session(session_id).delete()
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         self._write_state(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
@@ -116,15 +112,15 @@ class SMPSessionRepository(SessionRepository):
 
     def _write_state(self, session_id: str, kind: str, name: str, state: dict[str, Any]) -> None:
         """Append a state. The last one with a kind and a name holds."""
-        log = OpaqueLog(self._bridge.session(session_id))
+        log = OpaqueLog(self.bridge.session(session_id))
         log.add_many([(f"The state of the {kind} {name}".strip(), [kind, name, state])])
 
     def _read_state(self, session_id: str, kind: str, name: str) -> dict[str, Any] | None:
-        states = OpaqueLog(self._bridge.session(session_id)).records()
+        states = OpaqueLog(self.bridge.session(session_id)).records()
         return next((value[2] for value, _ in reversed(states) if value[:2] == [kind, name]), None)
 
     def _messages(self, session_id: str) -> Messages:
-        return Messages(self._bridge.session(session_id))
+        return Messages(self.bridge.session(session_id))
 
     def _turns(self, session_id: str, agent_id: str) -> dict[int, list[Record]]:
         """The turns of an agent by the numbers of its messages; several of one number while it is replaced."""
@@ -152,7 +148,7 @@ def _session_message(data: dict[str, Any]) -> SessionMessage:
     return SessionMessage.from_dict({**data, "message": message})
 
 
-class SMPMemoryStore(MemoryStore):
+class SMPMemoryStore(BridgeOwner, MemoryStore):
     """What a store knows, for a `MemoryManager`. Memories that an agent adds are learnings of a session of this name.
 
     `options` are those of `Memory.recall`: `{"sessions": "notes"}`, `{"types": "decision"}`. Without them the whole store is searched.
@@ -169,7 +165,7 @@ class SMPMemoryStore(MemoryStore):
         extraction: Any = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._bridge = Bridge(memory, FRAMEWORK)
+        self.bridge = Bridge(memory, FRAMEWORK)
         self._options = options or {}
         self.name = name
         self.description = description
@@ -177,21 +173,17 @@ class SMPMemoryStore(MemoryStore):
         self.writable = writable
         self.extraction = extraction
 
-    def close(self) -> None:
-        """Close the store if it was opened here."""
-        self._bridge.close()
-
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
         limit = (options or {}).get("max_search_results") or self.max_search_results or 5
         if not query.strip():
             return []
-        hits = await aio.call(self._bridge.memory.recall, query, limit=limit, **self._options)
+        hits = await aio.call(self.bridge.memory.recall, query, limit=limit, **self._options)
         return [_memory_entry(hit.record, hit.relevance) for hit in hits]
 
     async def add(self, content: str, metadata: Metadata | None = None) -> str:
         """Add a memory and return its key."""
         key = str(uuid4())
-        items = Items(self._bridge.session("memories of", self.name))
+        items = Items(self.bridge.session("memories of", self.name))
         await aio.call(items.put, key, {"content": content, "metadata": metadata or {}})
         return key
 

@@ -252,7 +252,7 @@ def _unknown_command(name: str) -> str:
         return f"{problem} Subcommands: {', '.join(words)}."
     import difflib  # rare, and slow to load
 
-    near = _SYNONYMS.get(name) or difflib.get_close_matches(name, [*COMMANDS, *FAMILIES], 1)
+    near = _SYNONYMS.get(name) or difflib.get_close_matches(name, [*COMMANDS, *FAMILIES, "version"], 1)
     return f"Unknown command: {name}. " + (f"Did you mean 'smp {near[0]}'?" if near else "See: smp --help")
 
 

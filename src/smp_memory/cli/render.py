@@ -374,7 +374,9 @@ def _fit_columns(
 def _narrow(widths: list[int], visible: list[int], excess: int, wide: int) -> None:
     """Reduce widths by the excess: the wide column first, down to its minimum, then the widest in the middle."""
     last = visible[wide]
-    reduction = min(excess, max(0, widths[last] - _MIN_LAST_COLUMNS))
+    reduction = min(
+        excess, max(0, widths[last] - (_MIN_COLUMNS if wide == 0 else _MIN_LAST_COLUMNS))
+    )  # a cut id is of no use
     widths[last] -= reduction
     for _ in range(excess - reduction):
         widest = max(visible[1:-1], key=widths.__getitem__, default=last)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.text.tokenizer import ParsedText
 
-NEWEST, OLDEST, BEST = "newest", "oldest", "best"  # orders of candidates; the best first: by their text
+NEWEST, OLDEST = "newest", "oldest"  # orders of candidates; with a text the best come first
 
 NEAR_ENOUGH = 0.2  # similarity: below it two texts have nothing to do with each other
 

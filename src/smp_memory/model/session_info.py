@@ -183,18 +183,25 @@ def names_of(heads: Iterable[SessionHead]) -> list[str]:
     return [head.session for head in heads]
 
 
-_DIGEST = 8  # characters of the digest at the end of the names that hooks give sessions
+_DIGESTS = 8, 6  # characters of the digest at the end of the names that hooks, and that SMP itself, give sessions
 
 
 def short_session_name(session: str) -> str:
-    """The digest at the end of a session's name if hooks gave it: `5f0c1a7e` of `claude-code-2026-01-31-5f0c1a7e`; else the name."""
-    digest = session.rpartition("-")[2]
-    return digest if len(digest) == _DIGEST < len(session) and _HEX.issuperset(digest) else session
+    """The digest at the end of a session's name: `5f0c1a7e` of `claude-code-2026-01-31-5f0c1a7e`; else, in a name that a person gave, the name."""
+    before, _, digest = session.rpartition("-")
+    if not before or not is_short_name(digest) or (len(digest) < _DIGESTS[0] and not _ends_in_day(before)):
+        return session
+    return digest
 
 
 def is_short_name(name: str) -> bool:
     """Whether a name has the form of such a digest."""
-    return len(name) == _DIGEST and _HEX.issuperset(name)
+    return len(name) in _DIGESTS and _HEX.issuperset(name)
+
+
+def _ends_in_day(name: str) -> bool:
+    year, month, day = name[-10:-6], name[-5:-3], name[-2:]
+    return name[-10:] == f"{year}-{month}-{day}" and f"{year}{month}{day}".isdigit()
 
 
 def short_names(sessions: Iterable[str]) -> dict[str, str]:

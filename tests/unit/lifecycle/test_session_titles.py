@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from smp_memory.lifecycle.session_titles import SessionNames, session_title
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from tests.security.test_client_store import limited
+from tests.unit.web.inspector_client import port_calls
 
 SECRET = "Rewrite the zanzibar importer"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -106,11 +106,7 @@ def test_titles_of_many_sessions_take_one_call_of_the_index(memory: Memory, monk
     for number in range(30):
         memory.create_session(f"s{number}").add_turn("user", f"Question {number}")
     memory.query(limit=1)
-    calls: list[str] = []
-    index = memory.store.indexer
-    for name in ("candidates", "records", "facets", "related", "vocabulary", "activity"):
-        asked = getattr(index, name)
-        monkeypatch.setattr(index, name, lambda *given, n=name, f=asked, **more: calls.append(n) or f(*given, **more))
+    calls = port_calls(memory, monkeypatch)
     names = SessionNames(memory.store)
     assert [names.title(f"s{number}") for number in range(30)] == [f"Question {number}" for number in range(30)]
     assert calls == ["activity"]
@@ -135,8 +131,6 @@ def test_anonymised_export_replaces_names_in_a_title(memory: Memory) -> None:
 
 
 def test_half_a_character_in_a_prompt_is_replaced(memory: Memory, session: SessionMemory) -> None:
-    if sys.platform == "win32":
-        pytest.skip("no such file names")
     session.add_turn("user", "Ready")
     path = next(path for path in Path(session.folder).iterdir() if b"Ready" in path.read_bytes())
     path.write_bytes(path.read_bytes().replace(b"Ready", b"Re\\ud83d"))

@@ -15,6 +15,8 @@ from smp_memory.integrations.web.access import FORM_FIELD, Access
 from smp_memory.integrations.web.app import create_app
 
 if TYPE_CHECKING:
+    import pytest
+
     from smp_memory.memory import Memory
 
 PORT = 7799
@@ -94,3 +96,22 @@ class InspectorClient:
         found = re.search(r'action="(/undo/[^"]+)"', page.html)
         assert found is not None, page.text
         return self.done(found[1])
+
+
+def port_calls(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list to which every call of the index from now on adds its name."""
+    calls: list[str] = []
+    index = memory.store.indexer
+
+    def noted(name: str) -> Any:
+        asked = getattr(index, name)
+
+        def call(*given: Any, **more: Any) -> Any:
+            calls.append(name)
+            return asked(*given, **more)
+
+        return call
+
+    for name in ("candidates", "records", "facets", "related", "vocabulary", "activity"):
+        monkeypatch.setattr(index, name, noted(name))
+    return calls

@@ -9,6 +9,7 @@ import pytest
 
 from smp_memory.memory import Memory
 from smp_memory.model.session_info import ARCHIVED
+from smp_memory.model.types import KINDS, SEVERITIES
 from smp_memory.session import SessionMemory
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
@@ -558,3 +559,38 @@ def test_erase_takes_turns_that_say_the_same_along_unless_the_box_is_cleared(
     session.add_decision(SAME)
     client.done("/memory/review/DEC-0003/erase", confirm="DEC-0003", echoes="1")
     assert [record.id for record in session.records()] == ["DEC-0001", "FIND-0001"]
+
+
+def test_severity_and_status_are_choices_and_an_unknown_value_stays_one(
+    memory: Memory, client: InspectorClient
+) -> None:
+    session = memory.create_session("choices")
+    session.add_finding("a", severity="odd")
+    page = client.get("/memory/choices/FIND-0001/edit")
+    for name, offered in (("severity", SEVERITIES), ("status", KINDS["finding"].statuses)):
+        select = page.html.split(f'name="text:{name}"')[1].split("</select>")[0]
+        assert all(f'<option value="{word}"' in select for word in offered)
+    assert page.value("text:severity") == "odd"
+    client.done("/memory/choices/FIND-0001/edit", **{"revision": "1", "text:severity": "high"})
+    assert session.get("FIND-0001").severity == "high"
+
+
+@pytest.mark.parametrize(
+    ("type", "status"), [("finding", "resolved"), ("finding", "wontfix"), ("decision", "superseded")]
+)
+def test_what_the_form_says_about_fading_is_what_the_page_shows_after_resolving(
+    memory: Memory, client: InspectorClient, clock: Clock, type: str, status: str
+) -> None:
+    session = memory.create_session("fading")
+    id = session.add(type, {type: "Something", "author": "ada"}).id
+    clock.pass_days(20)
+    before = client.get(f"/memory/fading/{id}").text
+    text = client.post(f"/memory/fading/{id}/resolve", status=status, revision="none").text
+    now, at_once, later = re.search(
+        r"Its priority: ([\d.]+) now, ([\d.]+) when it is \w+, ([\d.]+) after 30 days", text
+    ).groups()  # type: ignore[union-attr]
+    assert f"Priority {now} now" in before
+    client.done(f"/memory/fading/{id}/resolve", status=status, revision="1")
+    assert f"Priority {at_once} now" in client.get(f"/memory/fading/{id}").text
+    clock.pass_days(30)
+    assert f"Priority {later} now" in client.get(f"/memory/fading/{id}").text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.integrations.web.parts import TextPiece, difference, memory_url, url, visible
+from smp_memory.integrations.web.parts import TextPiece, difference, memory_url, table_of, url, visible
 
 WORDS = st.lists(st.sampled_from(["a", "b", " ", "\n", "word", "<b>", "&", ".", "  "]), max_size=60).map("".join)
 
@@ -54,3 +54,12 @@ def test_difference_shows_the_changed_words_only() -> None:
 def test_difference_of_long_repetitive_texts_is_shown_as_a_whole() -> None:
     shown = difference("a " * 3000 + "x", "b " * 3000 + "y")
     assert [piece.element for piece in shown] == ["del", "ins"]
+
+
+def test_table_says_once_what_all_rows_have_in_common_but_keeps_the_first_column() -> None:
+    rows = [("a", "active", "1"), ("a", "active", "2")]
+    table = table_of(lambda row, at: row[at], rows, ("Name", "State", "Uses"))
+    assert table.titles == ["Name", "Uses"]
+    assert table.rows == [["a", "1"], ["a", "2"]]
+    assert table.common == [("State", "active")]
+    assert table_of(lambda row, at: row[at], rows[:1], ("Name", "State", "Uses")).common == []

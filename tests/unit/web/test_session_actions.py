@@ -300,3 +300,13 @@ def test_search_page_links_to_the_export_of_its_result(session: SessionMemory, c
     assert found is not None
     form = client.get(found[1].replace("&amp;", "&"))
     assert "Export 1 memory that the search finds" in form.text
+
+
+def test_added_finding_has_the_chosen_severity_and_a_learning_has_none(memory: Memory, client: InspectorClient) -> None:
+    memory.create_session("new")
+    assert '<select id="field-severity"' in client.get("/session/new/add").html
+    client.done("/session/new/add", type="finding", text="No rate limit", severity="high")
+    assert memory.get("new/FIND-0001").severity == "high"
+    page = client.post("/session/new/add", type="learning", text="Something", severity="high")
+    assert "severity: only a finding has one." in page.text
+    assert len(memory.session("new").records()) == 1

@@ -240,3 +240,14 @@ LOOKED_AT = (
     "/analytics",
     "/export?session=quiet",
 )
+
+
+def test_summary_of_an_archived_session_lists_who_said_what(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("done")
+    session.add_turn("user", "Please fix the failing tests", author="ada")
+    session.add_turn("assistant", "The cache was stale", author="developer")
+    memory.archive_session("done")
+    html = client.get("/session/done").html
+    assert re.search(r"<li[^>]*>ada: Please fix the failing tests</li>", html)
+    assert re.search(r"<li[^>]*>developer: The cache was stale</li>", html)
+    assert "failing tests The cache" not in html

@@ -144,3 +144,19 @@ def test_several_deleted_sessions_of_one_name_are_explained(memory: Memory, clie
     page = client.get("/trash")
     assert "2 deleted sessions" in page.text
     assert "Restore brings back the one that was deleted last" in page.text
+
+
+def test_column_that_would_say_the_same_in_every_row_is_one_sentence(
+    memory: Memory, client: InspectorClient, clock: Clock
+) -> None:
+    session = memory.create_session("one")
+    for name in "ab":
+        session.delete(session.add_decision(name).id)
+    page = client.get("/trash")
+    assert "All of these are kept until" in page.text
+    assert 'scope="col">Kept' not in page.html
+    clock.pass_days(2)
+    session.delete(session.add_decision("c").id)
+    page = client.get("/trash")
+    assert "All of these are kept until" not in page.text
+    assert 'scope="col">Kept' in page.html

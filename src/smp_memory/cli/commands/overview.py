@@ -6,6 +6,7 @@ from smp_memory.cli.arguments import add_scope
 from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import bar, one_line, paint, plural, safe, table, time_text, truncate, value_text, wrap
 from smp_memory.lifecycle.session_titles import session_title
+from smp_memory.model.session_info import short_names
 from smp_memory.session import SessionMemory
 
 TYPE_CHECKING = False
@@ -135,19 +136,24 @@ def _timeline_lines(call: Invocation, timeline: Any) -> Iterator[str]:
         return
     most = max(map(len, timeline.buckets.values()))
     events = iter(timeline)
+    names = {} if call.screen.width is None else short_names(event.record["session"] for event in timeline)
+    columns = call.screen.width or _PIPE_COLUMNS
     for name, ids in timeline.buckets.items():
-        yield f"{paint('bold', name.replace('T', ' '))}  {bar(len(ids) / most)}  {plural(len(ids), 'memory')}"
+        count = plural(len(ids), "memory")
+        room = max(min(24, columns - len(name) - len(count) - 4), 4)
+        yield f"{paint('bold', name.replace('T', ' '))}  {bar(len(ids) / most, room)}  {count}"
         bucket = [next(events) for _ in ids]
         for event in bucket[:_MAX_EVENTS]:
-            yield _event_line(event, call.screen.width)
+            yield _event_line(event, names, call.screen.width)
         if len(bucket) > _MAX_EVENTS:
             yield paint("dim", f"  … and {len(bucket) - _MAX_EVENTS:,} more: --json")
 
 
-def _event_line(event: Any, columns: int | None) -> str:
+def _event_line(event: Any, names: dict[str, str], columns: int | None) -> str:
     when = time_text(event.record["created"])[11:]
     severity = f"  {paint('yellow', one_line(event.severity))}" if event.severity else ""
-    header = f"  {paint('dim', when)}  {paint('cyan', event.id)}  {one_line(event.author)}{severity}"
+    session, slash, id = event.id.rpartition("/")
+    header = f"  {paint('dim', when)}  {paint('cyan', f'{names.get(session, session)}{slash}{id}')}  {one_line(event.author)}{severity}"
     return truncate(safe(f"{header}  {one_line(display_text(event.record))}"), columns or _PIPE_COLUMNS)
 
 

@@ -16,6 +16,7 @@ from smp_memory.cli.render import (
     time_text,
     truncate,
     value_text,
+    wrap,
 )
 from smp_memory.model.entry import CHANGE
 from smp_memory.model.history import overlaid_problems
@@ -114,7 +115,7 @@ def _memory_table(call: Invocation, records: list[Record], total: int | None) ->
             yield f"There is no memory in {call.scope_text} yet. Add one: smp add finding TEXT"
         return
     yield from _wide_table(call, records) if call.screen.width is None else _text_first_table(call, records)
-    yield paint("dim", _list_footer(call, len(records), total))
+    yield from (paint("dim", line) for line in wrap(_list_footer(call, len(records), total), call.screen.width))
 
 
 def _wide_table(call: Invocation, records: list[Record]) -> Iterator[str]:

@@ -293,7 +293,7 @@ def _trouble(error: Exception) -> str:
 
 
 STATIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "static")
-_GET: tuple[tuple[str, Page], ...] = (
+GET_PAGES: tuple[tuple[str, Page], ...] = (
     ("/", home.home_page),
     ("/agent", agent.agent_page),
     ("/search", search.search_page),
@@ -369,7 +369,7 @@ class Site:
 def create_app(access: Access, memory: Memory, author: str | None = None) -> ASGIApp:
     """The guarded application; `author`: in whose name changes are made, else the name of the client's token."""
     site = Site(access, memory, author)
-    routes = [Route(path, _endpoint(site, path, each), methods=["GET"]) for path, each in _GET]
+    routes = [Route(path, _endpoint(site, path, each), methods=["GET"]) for path, each in GET_PAGES]
     routes += [Route(path, _endpoint(site, path, each), methods=["POST"]) for path, each in _POST]
     routes += [Route("/events", site.events, methods=["GET"])]
     app = Starlette(routes=routes, lifespan=site.lifespan, exception_handlers={404: _not_found(site)})

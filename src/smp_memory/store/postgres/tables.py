@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 FILE = "entries"  # the file of every entry, for people
-HOT_ROWS, COLD_ROWS = 0, 1  # values of `entry.segment`
+COLD_ROWS = 1  # in `entry.segment`; 0: hot
 LAYOUT = JsonlLayout()  # of the metadata
 _CODEC, _NAMES = JsonLines(), FieldNames(time="timestamp", names={}, writes_type=True)
 _LARGEST_NUMBER = 10**12

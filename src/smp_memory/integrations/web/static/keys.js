@@ -13,7 +13,7 @@
     if (!items.length) return;
     const at = items.indexOf(document.activeElement.closest?.(LISTED));
     const next = items[Math.min(Math.max(at + step, 0), items.length - 1)];
-    next.tabIndex = -1;
+    next.tabIndex = -1; // of rows that are not given one
     next.focus();
     next.scrollIntoView({ block: "nearest" });
   };
