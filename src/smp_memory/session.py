@@ -14,6 +14,7 @@ from smp_memory.errors import InvalidRecord, MemoryNotFound, maps_errors
 from smp_memory.import_lock import loading
 from smp_memory.lifecycle.open_session import OpenSession, hold
 from smp_memory.model.history import COLD
+from smp_memory.model.session_info import with_title
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import records
@@ -147,24 +148,20 @@ class SessionMemory:
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context; `title` is in the context, None removes it."""
-        names = ("user", "agents", "project", "tags", "context")
-        titled = {"title": changes.pop("title")} if "title" in changes else {}
+        names = ("user", "agents", "project", "tags", "context", "title")
         unknown = set(changes) - set(names)
         if unknown:
             raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's metadata; it has title, {', '.join(names)}.",
-                field=min(unknown),
+                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(names)}.", field=min(unknown)
             )
         config = self.config
         removals: list[RedactedSpan] = []
 
         def change(info: SessionInfo) -> None:
-            given = {name: getattr(info, name) for name in names}
-            wanted: dict[str, Any] = {**given, **changes}
-            if titled:
-                rest = {name: value for name, value in (wanted["context"] or {}).items() if name != "title"}
-                wanted["context"] = {**rest, **titled} if titled["title"] else rest
-            fields, removals[:] = clean_metadata(config, validation.session_fields(**wanted))
+            given: dict[str, Any] = {name: getattr(info, name) for name in names[:-1]} | changes
+            if "title" in given:
+                given["context"] = with_title(given["context"] or {}, given.pop("title"))
+            fields, removals[:] = clean_metadata(config, validation.session_fields(**given))
             for name, value in fields.items():
                 setattr(info, name, value)
 

@@ -201,7 +201,7 @@ PAGES = [
     "/", "/?all=deleted", "/told", "/agent?kind=prompt&prompt=login", "/agent?kind=context&task=login", "/agent?kind=start", "/agent?kind=agent&agent=eve&task=login", "/agent?session=m-bank&kind=prompt&prompt=login",
     "/search", "/search?q=login", "/search?q=zan*", "/search?q=zanzibra", "/search?q=login&archived=1", "/search?q=login&why=m-bank/DEC-0001", "/search?session=m-bank",
     "/sessions", "/sessions?state=archived", "/sessions?state=deleted", "/session/shop-1", "/timeline", "/analytics", "/analytics?part=impact", "/analytics?part=topics",
-    "/analytics?part=forecast", "/analytics?part=decay", "/trash", "/review", "/review?session=m-bank", "/review/shop-1/TURN-0001/decision", "/review/m-bank/TURN-0001/decision", "/health", "/health?check=1", "/export", "/maintain", "/memory/shop-1/DEC-0001", "/memory/shop-1/DEC-0002",
+    "/analytics?part=forecast", "/analytics?part=decay", "/trash", "/review", "/review?session=m-bank", "/review/shop-1/TURN-0001/decision", "/review/m-bank/TURN-0001/decision", "/health", "/health?check=1", "/health/redact?session=shop-1", "/health/redact?session=m-bank", "/export", "/maintain", "/memory/shop-1/DEC-0001", "/memory/shop-1/DEC-0002",
     "/memory/shop-1/DEC-0001/edit", "/memory/shop-1/DEC-0001/relate", "/memory/shop-1/DEC-0001/delete", "/memory/shop-1/DEC-0001/erase", "/memory/shop-1/DEC-0001/redact",
     "/session/shop-1/archive", "/session/shop-1/delete", "/session/shop-1/compact", "/result/none", "/nowhere", "/export?session=m-bank", "/events-none",
     *(f"/session/{name}" for name in OTHER), *(f"/memory/{name}/DEC-0001" for name in OTHER), *(f"/memory/{name}/DEC-0001/edit" for name in OTHER),

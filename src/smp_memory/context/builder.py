@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from smp_memory.context.budget import ContextItem, Lane
     from smp_memory.context.trace import ContextTrace
     from smp_memory.model.reports import Problem
-    from smp_memory.scope import Scope
 
 MAX_TOKENS = 1500
 LAST_TURNS = 20

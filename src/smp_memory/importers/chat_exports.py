@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smp_memory.importers.registry import Places
-    from smp_memory.importers.source import Reader, Source
+    from smp_memory.importers.source import Reader
 
 
 _NAME = re.compile(r"conversations(?:-\d+)?\.json")

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from smp_memory.config.settings import Config
     from smp_memory.index.embeddings import Embedder
-    from smp_memory.index.index import Index
     from smp_memory.index.rows import PlacedRow
     from smp_memory.index.vectors import Vectors
     from smp_memory.model.candidates import LeftOut

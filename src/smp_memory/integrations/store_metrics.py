@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from smp_memory.memory import Memory
-    from smp_memory.observe.telemetry import MetricSamples
 
     Message = MutableMapping[str, Any]
     from collections.abc import Iterable, Iterator

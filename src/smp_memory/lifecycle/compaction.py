@@ -47,13 +47,11 @@ from smp_memory.write.path import Writer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
     from typing import Any
 
     from smp_memory.config.settings import Config
     from smp_memory.lifecycle.compaction_plan import CompactionPlan, Summariser
     from smp_memory.lifecycle.open_session import OpenSession
-    from smp_memory.lifecycle.quota import SizeReport
     from smp_memory.model.decay import Policy
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import IdAllocator

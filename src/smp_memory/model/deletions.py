@@ -14,7 +14,6 @@ from smp_memory.model.times import to_moment, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from typing import Protocol
 
     from smp_memory.model.record import Record

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from smp_memory.errors import InvalidRecord, SizeLimitExceeded
 from smp_memory.model.record import copied
 from smp_memory.model.times import to_moment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
     from typing import Any
 
@@ -222,3 +223,23 @@ def full_session_name(name: str, heads: Iterable[SessionHead]) -> str:
 
 
 _HEX = frozenset("0123456789abcdef")
+
+
+def with_checked_title(context: dict[str, Any]) -> dict[str, Any]:
+    """The context of a session with its title, if it has one, checked: one line of text."""
+    title = context.get("title")
+    if title is None:
+        return context
+    if not isinstance(title, str) or len(title.splitlines()) > 1:
+        raise InvalidRecord("title: must be one line of text.", field="title")
+    if len(title) > TITLE_CHARACTERS:
+        raise SizeLimitExceeded(
+            f"title: longer than {TITLE_CHARACTERS} characters.", field="title", limit=TITLE_CHARACTERS
+        )
+    return {**context, "title": title.strip()}
+
+
+def with_title(context: Mapping[str, Any], title: object) -> dict[str, Any]:
+    """The context with another title; None removes it."""
+    rest = {name: value for name, value in context.items() if name != "title"}
+    return {**rest, "title": title} if title else rest

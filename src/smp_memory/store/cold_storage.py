@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.rewrite_plan import RewritePlan
     from smp_memory.store.file_session import FileSession
-    from smp_memory.store.rewrite import SessionEdit
 
     Key = tuple[str, str]  # id in the file, uid
 

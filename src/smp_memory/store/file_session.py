@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from smp_memory.config.settings import Config
     from smp_memory.files.writer import SessionWriter
     from smp_memory.git.metadata_conflicts import MetadataConflict
-    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.model.rewrite_plan import RewritePlan, RewriteReport

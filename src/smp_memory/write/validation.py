@@ -17,7 +17,7 @@ from smp_memory.errors import InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields, unwrap_fields
 from smp_memory.model.entry import DEPTH_LIMIT, INTEGER_BITS_LIMIT, RULES
-from smp_memory.model.session_info import TITLE_CHARACTERS
+from smp_memory.model.session_info import with_checked_title
 from smp_memory.model.times import VALID_FROM, VALID_UNTIL, check_validity, day_or_time, parse
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, RELATIONS, ROLES, SEVERITIES, Kind, PerKind, kind_of
 
@@ -386,22 +386,8 @@ def session_fields(
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
         "tags": tag_list("tags", tags or ()),
-        "context": _limited("context", _titled(plain("context", _mapping("context", context)))),
+        "context": _limited("context", with_checked_title(plain("context", _mapping("context", context)))),
     }
-
-
-def _titled(context: dict[str, Any]) -> dict[str, Any]:
-    """The context with the title, if it has one, checked: one line of text."""
-    title = context.get("title")
-    if title is None:
-        return context
-    if not isinstance(title, str) or len(title.splitlines()) > 1:
-        raise InvalidRecord("title: must be one line of text.", field="title")
-    if len(title) > TITLE_CHARACTERS:
-        raise SizeLimitExceeded(
-            f"title: longer than {TITLE_CHARACTERS} characters.", field="title", limit=TITLE_CHARACTERS
-        )
-    return {**context, "title": title.strip()}
 
 
 def _limited(field: str, value: Any) -> Any:

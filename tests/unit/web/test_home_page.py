@@ -80,7 +80,7 @@ def test_sessions_of_the_last_day_have_title_and_authors(memory: Memory, client:
     assert "Long ago" not in alive
 
 
-def test_what_waits_for_a_person_is_linked_and_else_one_line_says_so(memory: Memory, client: InspectorClient) -> None:
+def test_need_for_a_decision_is_linked_and_else_one_line_says_so(memory: Memory, client: InspectorClient) -> None:
     session = memory.create_session("shop")
     session.add_decision("Use OAuth")
     assert "Nothing waits for you." in client.get("/").text
@@ -104,7 +104,7 @@ def test_failed_checks_of_the_last_report_are_shown(memory: Memory, client: Insp
     assert 'href="/health"' in waiting
 
 
-def test_what_agents_were_told_is_shown_with_the_prompt(memory: Memory, client: InspectorClient) -> None:
+def test_events_told_to_agents_are_shown_with_the_prompt(memory: Memory, client: InspectorClient) -> None:
     session = memory.create_session("talk")
     turn = session.add_turn("user", "Which cache do we use?")
     told = session.add_decision("Use Redis")

@@ -578,7 +578,7 @@ def test_severity_and_status_are_choices_and_an_unknown_value_stays_one(
 @pytest.mark.parametrize(
     ("type", "status"), [("finding", "resolved"), ("finding", "wontfix"), ("decision", "superseded")]
 )
-def test_what_the_form_says_about_fading_is_what_the_page_shows_after_resolving(
+def test_form_of_resolving_says_about_fading_what_the_page_shows_afterwards(
     memory: Memory, client: InspectorClient, clock: Clock, type: str, status: str
 ) -> None:
     session = memory.create_session("fading")

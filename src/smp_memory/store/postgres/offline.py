@@ -47,7 +47,6 @@ from smp_memory.store.postgres.postgres_store import NAME, PostgresStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from smp_memory.config.settings import Config
     from smp_memory.errors import SMPError
     from smp_memory.index.index import Index
     from smp_memory.index.rows import PlacedRow

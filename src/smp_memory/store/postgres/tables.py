@@ -28,7 +28,7 @@ from smp_memory.model.reports import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from psycopg import Connection
 

@@ -76,7 +76,7 @@ class Need(NamedTuple):
     link: str
 
 
-class Found(NamedTuple):
+class HomeFacts(NamedTuple):
     """What the index says, in one state."""
 
     names: SessionNames
@@ -114,7 +114,7 @@ def home_page(request: PageRequest) -> Response:
 # -- from the index
 
 
-def _found(request: PageRequest) -> Found:
+def _found(request: PageRequest) -> HomeFacts:
     index, now = request.memory.store.indexer, request.now
     since, day = to_microseconds(now - _WEEK), to_microseconds(now - _DAY)
     kinds = names_where("is_open_until_closed")
@@ -133,7 +133,7 @@ def _found(request: PageRequest) -> Found:
         if each.author and each.author not in own:
             own.append(each.author)
     is_cut = len(findings.matches) == MOST_COUNTED
-    return Found(names, groups, opened, is_cut, authors, dict(records), findings.every_problem)
+    return HomeFacts(names, groups, opened, is_cut, authors, dict(records), findings.every_problem)
 
 
 def _events(index: SearchIndex, since: int) -> dict[str, list[Candidate]]:
@@ -164,7 +164,7 @@ def _shown(request: PageRequest, name: str) -> int:
 _TITLES = {"resolved": "Resolved", "superseding": "Superseding earlier ones", "deleted": "Deleted"}
 
 
-def _group(request: PageRequest, found: Found, name: str) -> Group:
+def _group(request: PageRequest, found: HomeFacts, name: str) -> Group:
     those, shown = found.groups[name], _shown(request, name)
     records = [record for each in those[:shown] if (record := found.records.get(each.ref)) is not None]
     title = _TITLES.get(name) or f"New {KINDS[name].plural}"
@@ -191,7 +191,7 @@ def _severities(opened: list[Candidate]) -> list[tuple[str, int]]:
 # -- sessions
 
 
-def _alive(request: PageRequest, found: Found) -> list[Alive]:
+def _alive(request: PageRequest, found: HomeFacts) -> list[Alive]:
     now, names = request.now, found.names
     written = {name: moment_of(each.written) for name, each in names.activity.items() if each.memories}
     recent = sorted((name for name in written if now - written[name] <= _DAY), key=lambda name: (written[name], name))
@@ -218,7 +218,7 @@ def _few(authors: list[str]) -> str:
 # -- what needs a decision
 
 
-def _needs(request: PageRequest, found: Found) -> list[Need]:
+def _needs(request: PageRequest, found: HomeFacts) -> list[Need]:
     needs = []
     proposals = request.inspector.kept("proposals", _REVIEW_SECONDS, lambda: _proposals(request, found.names))
     if proposals:
