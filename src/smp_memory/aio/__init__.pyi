@@ -483,7 +483,7 @@ class AsyncSessionMemory:
         """Change a setting of this session, checked first; None removes it. It holds for whoever opens the store next."""
 
     async def change_info(self, **changes: Any) -> SessionInfo:
-        """Change the session's metadata: user, agents, project, tags, context."""
+        """Change the session's metadata: user, agents, project, tags, context; `title` is in the context, None removes it."""
 
     async def add(
         self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any

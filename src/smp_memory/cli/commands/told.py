@@ -36,7 +36,7 @@ def told_arguments(parser: Parser) -> None:
 def run_told(call: Invocation) -> None:
     """Show what hooks told agents: each prompt with the memories that were told or pointed at, the newest last.
 
-    The number after a memory is its relevance to the prompt. The log of it has ids alone; `smp config set hooks.log_told false` turns it off.
+    The number after a memory is its relevance to the prompt. The log holds ids only; `smp config set hooks.log_told false` turns it off.
 
     Examples:
       smp told

@@ -27,7 +27,7 @@ _WATCH_SECONDS = 600
 
 def maintain_arguments(parser: Parser) -> None:
     parser.is_about_store = True
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done; change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what the tasks would do; change nothing")
     parser.add_argument("--auto", action="store_true", help="only the cheap tasks that opening a store runs")
     parser.add_argument("--watch", action="store_true", help="keep running, and run tasks when they become due")
     parser.add_argument(
