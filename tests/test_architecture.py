@@ -59,7 +59,7 @@ MAY_BE_LONGER = {
     "designs.py": 465,  # every method of five designs
     "memory.py": 950,  # one facade with every method of a store
     "cli/commands/sessions.py": 460,  # every command about whole sessions, and their tables
-    "session.py": 655,  # and of a session
+    "session.py": 660,  # and of a session
     "index/text_candidates.py": 480,
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,

@@ -273,7 +273,7 @@ class SessionCopy(NamedTuple):
 def copy_of_archive(store: FileStore, path: str, session: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> SessionCopy:
     """Copy the session in an archive. Raises `StorageCorrupt` if the archive is damaged or exceeds the limits."""
     target = _MemoryTarget()
-    contents = read_archive(store.disk, path, DEFAULT_LIMITS, target)
+    contents = read_archive(store.disk, path, limits, target)
     layout = layout_of(target.files, session, contents.summary.get("layout"), store.layout) or store.layout
     files = _in_ram(store, layout, session, target.files.items())
     files.archive_path = path

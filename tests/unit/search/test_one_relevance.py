@@ -81,8 +81,8 @@ def test_command_line_and_pages_print_that_number(memory: Memory, capsys: pytest
     assert f"relevance {number}" in cli.ok("query", prompt, "--why-not", ref, *root)
     assert f"relevance {number}" in cli.ok("told", ref, "--prompt", prompt, *root).lower()
     for path, given in (
-        ("/", {"kind": "prompt", "task": prompt}),
-        ("/", {"task": prompt, "kind": "context"}),
+        ("/agent", {"kind": "prompt", "task": prompt}),
+        ("/agent", {"task": prompt, "kind": "context"}),
         ("/search", {"q": prompt}),
     ):
         html = client.get(url(path, **given)).html
