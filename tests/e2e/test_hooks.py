@@ -595,3 +595,21 @@ def test_transcript_lines_without_an_id_are_all_recorded(project: Project) -> No
             )
     host.compact()
     assert project.turns() == [("user", "first"), ("user", "second"), ("user", "third")]
+
+
+def test_name_that_a_person_gives_the_conversation_is_the_title_of_the_session(project: Project) -> None:
+    host = Host(project)
+    host.prompt("Which database do we use?")
+    for title in ("Database\tof  orders", "With ghp_16C7e42F292c6912E7710c838347Ae178B4a", 7, "\x1b[31mred\ud800"):
+        with host.transcript.open("a") as file:
+            file.write(json.dumps({"type": "ai-title", "aiTitle": "Made by the host"}) + "\n")
+            file.write(json.dumps({"type": "custom-title", "customTitle": title}) + "\n")
+        host.reply(f"Answer {title!r}")
+        with project.open() as memory:
+            [session] = [each for each in memory.sessions() if each.id != "earlier"]
+            found = session.info.title
+        if title == "Database\tof  orders":
+            assert found == "Database of orders"
+        assert "ghp_" not in found
+        assert found.isprintable()
+    assert len(project.turns()) == 5

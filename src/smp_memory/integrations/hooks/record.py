@@ -21,7 +21,7 @@ import time
 
 from smp_memory.config.settings import RECORD
 from smp_memory.discovery import folder_of_store, project_name
-from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound
+from smp_memory.errors import InvalidRecord, SessionExists, SessionNotFound, SMPError
 from smp_memory.integrations.hooks import events, session_state
 from smp_memory.integrations.hooks.session_state import (
     MOST_FILES,
@@ -42,6 +42,7 @@ from smp_memory.integrations.hooks.transcripts import (
     codex_turns,
     cut,
     from_last_prompt,
+    given_title,
     is_in_use,
     keep_final_replies,
     read_lines,
@@ -124,6 +125,7 @@ class _Recording:
         self._session: SessionMemory | None = None
         self._recall = recall
         self._turn: str | None = None  # the id of the turn that recorded the prompt
+        self._title = ""  # that a person gave the conversation in the host, since the transcript was last read
         self._is_repeated = False  # the same prompt came before: two hooks were called for it
 
     def _session_config(self, session: str) -> Config:
@@ -161,6 +163,7 @@ class _Recording:
                 events.COMPACTED: self._compacted,
                 events.END: self._end,
             }[self._event.kind]()
+            self._update_title()
             self._update_stretch()
 
     def _log_told(self) -> None:
@@ -202,6 +205,15 @@ class _Recording:
         if event.kind != events.PROMPT and state.proposing and self._has_written_since(state.written_until):
             state.proposing, state.was_asked = [], False
             state.written_until = to_text(self._memory.now())
+
+    def _update_title(self) -> None:
+        """Take over the title, if there is a session: none is made for a title."""
+        session = self._find_session() if self._title else None
+        try:
+            if session is not None and session.info.title != self._title:
+                session.change_info(title=self._title)
+        except SMPError as error:  # a title must not keep turns from being recorded
+            log_failure(self._memory.root, self._event.client, self._event.name, error)
 
     # -- events
 
@@ -290,6 +302,7 @@ class _Recording:
             return []
         lines, state.offset = read_lines(self._path, state.offset)
         state.files = used_files(lines)[:MOST_FILES] or state.files
+        self._title = given_title(lines)
         turns: list[TranscriptTurn] = []
         for turn in parse_turns(enumerate(lines)):
             if turn.role == SUMMARY and state.summaries > 0:

@@ -15,6 +15,7 @@ import time
 
 from smp_memory.integrations.hooks.events import replace_surrogates, strip_host_blocks
 from smp_memory.integrations.hooks.session_state import digest
+from smp_memory.model.session_info import TITLE_CHARACTERS
 from smp_memory.privacy.fence import strip
 
 TYPE_CHECKING = False
@@ -166,6 +167,13 @@ def used_files(lines: list[Line]) -> list[str]:
                     value for value in values if "." in value and len(value) <= _LONGEST_PATH and value.isprintable()
                 ]
     return list(dict.fromkeys(reversed(found)))
+
+
+def given_title(lines: list[Line]) -> str:
+    """The name that a person gave the conversation in Claude Code, in these lines; the host's own summaries are not taken."""
+    titles = [_text(line, "customTitle") for line in lines if line.get("type") == "custom-title"]
+    words = replace_surrogates(titles[-1]).split() if titles else ()
+    return "".join(filter(str.isprintable, " ".join(words)))[:TITLE_CHARACTERS]
 
 
 # -- Claude Code
