@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -337,3 +338,17 @@ def test_choice_about_one_memory_keeps_the_others_of_its_transaction(
     assert a.opened().get("DEC-0001").rationale == "fewer passwords"
     assert smp("git", "resolve", "FIND-0002", "--take", side)[0] == 0
     assert a.problems() == []
+
+
+def test_files_of_a_stranger_end_in_an_error_that_names_them(tmp_path: Path, enter: Enter) -> None:
+    """No internal error: fields with the names of arguments, a time that is none, a session whose metadata is gone."""
+    a, _ = in_conflict(tmp_path)
+    path = a.root / "sessions" / "s1" / "findings.jsonl"
+    lines = [re.sub(rb',"checksum":"[^"]*"', b"", line) for line in path.read_bytes().splitlines(keepends=True)]
+    path.write_bytes(b"".join(lines).replace(b'"changes":{"severity"', b'"changes":{"self"'))
+    assert "self cannot be changed" in enter(a).fails(2, "git", "resolve", "--all", "--take", "ours")
+    twin = '{"id":"FIND-0009","seq":90,"timestamp":"nonsense","severity":"low","description":"%s","uid":"aaaaaaab"}\n'
+    path.write_text(f"<<<<<<< a\n{twin % 'mine'}=======\n{twin % 'its'}>>>>>>> b\n")
+    assert "description: mine" in enter(a)("git", "resolve", "--list")[1]
+    (path.parent / "manifest.json").unlink()
+    assert "description: mine" in enter(a)("git", "resolve", "--list")[1]

@@ -13,7 +13,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import SMPError, UserError
+from smp_memory.errors import InvalidRecord, SMPError, UserError
 from smp_memory.git.entry_files import CannotMerge
 from smp_memory.git.marked_files import (
     OURS,
@@ -29,6 +29,7 @@ from smp_memory.git.marked_files import (
 from smp_memory.git.merge import merge
 from smp_memory.git.merge_driver import text_merge, text_merges
 from smp_memory.git.metadata_conflicts import find_conflict
+from smp_memory.model.times import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,7 @@ CURRENT, OTHER = "current", "other"  # the sides of a conflict without markers: 
 _NOT_SHOWN = frozenset(
     ["id", "seq", "uid", "uids", "checksum", "schema", "type", "tx", "session_id", "revision", "smp"]
 )
+_ARGUMENTS = frozenset(["self", "id", "expected_revision", "by"])  # of `update`; a file may have fields of these names
 
 
 class Side(NamedTuple):
@@ -183,7 +185,10 @@ class ConflictedStore:
         chosen = conflict.side(side)
         if conflict.kind == FIELDS:
             assert conflict.record is not None
-            conflict.session.update(conflict.id, conflict.record.revision, by=by, **(chosen.fields or {}))
+            fields = chosen.fields or {}
+            if wrong := sorted(_ARGUMENTS & fields.keys()):
+                raise UserError(f"{conflict.ref}: {wrong[0]} cannot be changed. Remove it from the file.")
+            conflict.session.update(conflict.id, conflict.record.revision, by=by, **fields)
             return []
 
         def edit(name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
@@ -238,13 +243,21 @@ def _choice_sides(choice: SideChoice) -> tuple[Side, Side]:
         Side(
             side,
             {each: said.get(each) for each in names} if said else None,
-            choice.at(side),
+            _time(choice.at(side)),
             said.get("by") or said.get("author"),
             bool(said) and (side == OURS or not ours),
         )
         for side, said in ((OURS, ours), (THEIRS, theirs))
     )
     return first, second
+
+
+def _time(text: str) -> str:
+    """A time as a file has it; empty if it is none."""
+    try:
+        return parse(text, "timestamp")
+    except InvalidRecord:
+        return ""
 
 
 def _with_side(conflict: GitConflict, side: str, name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
