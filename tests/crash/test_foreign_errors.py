@@ -144,6 +144,7 @@ OF_SESSION: dict[str, Do] = {
     "change_info": in_session(lambda session: session.change_info(project="other")),
     "compact": in_session(lambda session: session.compact(ALL)),
     "config": in_session(lambda session: session.config),
+    "conflicts": in_session(lambda session: session.conflicts()),
     "context": in_session(lambda session: session.context("ada", task="login")),
     "delete": in_session(lambda session: session.delete("DEC-0001")),
     "deleted": in_session(lambda session: session.deleted()),

@@ -40,6 +40,7 @@ STEPS: dict[str, tuple[Any, Any]] = {
     "hooks.recall_agents": (False, True),
     "hooks.record": (False, True),
     "hooks.ask_to_record": (False, True),
+    "hooks.log_told": (False, True),
     "hooks.start_tokens": (100, 9000),
     "hooks.prompt_tokens": (100, 9000),
     "retention.enabled": (False, True),

@@ -77,7 +77,7 @@ class EchoTable:
 
     def _put_statements(self, written: dict[int, str]) -> None:
         clues = [(clue, doc) for doc, text in written.items() for clue in statement(text).clues]
-        packed = [(doc, compress(text.encode(errors="surrogatepass"), 1)) for doc, text in written.items()]
+        packed = [(doc, packed_text(text)) for doc, text in written.items()]
         self._rows.do_many("INSERT OR REPLACE INTO statement VALUES (?,?)", packed)
         self._rows.do_many("INSERT OR IGNORE INTO clue VALUES (?,?)", clues)
         self._rows.do_many("INSERT OR IGNORE INTO uncompared VALUES (?)", [(doc,) for doc in written])
@@ -112,7 +112,7 @@ class EchoTable:
     def _known(self, docs: Iterable[int]) -> dict[int, str]:
         """The texts of those of these docs that are written memories."""
         found = self._rows.of("SELECT doc, text FROM wanted CROSS JOIN statement ON doc = wanted.no", list(docs))
-        return {doc: decompress(data).decode(errors="surrogatepass") for doc, data in found}
+        return {doc: unpacked_text(data) for doc, data in found}
 
     def _compare(self, pairs: Iterable[tuple[int, str, int, str]]) -> None:
         """Add those of these turns and memories that are echoes."""
@@ -172,6 +172,15 @@ class EchoTable:
             for turn in found
             if turn in said and memory in known
         )
+
+
+def packed_text(text: str) -> bytes:
+    """A text as rows have it. Plain, it would look like a copy that an erasure of another memory left."""
+    return compress(text.encode(errors="surrogatepass"), 1)
+
+
+def unpacked_text(data: bytes) -> str:
+    return decompress(data).decode(errors="surrogatepass")
 
 
 def _add(by_term: dict[str, list[int]], clues: Iterable[tuple[str, int]]) -> None:

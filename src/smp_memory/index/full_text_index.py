@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from smp_memory.index.counting import count_matches, count_rows, empty
-from smp_memory.index.echoes import MOST_AT_AN_ANSWER, MOST_IN_BACKGROUND
+from smp_memory.index.echoes import MOST_AT_AN_ANSWER, MOST_IN_BACKGROUND, unpacked_text
 from smp_memory.index.index import load_problems
 from smp_memory.index.query import RowSelection
 from smp_memory.index.rows import POSITION_BITS
@@ -309,7 +309,8 @@ class FullTextIndex:
             return {
                 name: SessionActivity(
                     size, last, max(used or 0, pending.get(name, 0)), last_id, name in deleted,
-                    [] if ids_from is None else _ids(searcher, name, ids_from, size), prompt or "",
+                    [] if ids_from is None else _ids(searcher, name, ids_from, size),
+                    unpacked_text(prompt) if prompt else "",
                 )
                 for name, size, last, used, last_id, prompt in rows.all(_USAGE)
                 if wanted is None or name in wanted

@@ -13,7 +13,7 @@ from itertools import islice
 
 from smp_memory import index
 from smp_memory.index import report_meaning
-from smp_memory.index.echoes import EchoTable
+from smp_memory.index.echoes import EchoTable, packed_text
 from smp_memory.index.rows import POSITION_BITS, PROBLEMS, IndexUnusable, Rows
 from smp_memory.index.snapshot import INDEX_PREFIX, ROWS_FILE, index_folders
 from smp_memory.index.text import TextIndex
@@ -265,7 +265,7 @@ class Index:
             if document.wish:
                 wishes.append((doc, created))
             if document.prompt:
-                prompts.append((doc, document.prompt))
+                prompts.append((doc, packed_text(document.prompt)))
             if document.validity is not None:
                 validities.append((doc, *document.validity))
             successions += [(*old, *new, doc) for old, new in document.successions]

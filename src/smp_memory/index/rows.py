@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 12
+VERSION = 13
 POSITION_BITS, AUTHOR_SHIFT = 24, 26  # of a doc, and of the author in `facts`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
@@ -48,7 +48,7 @@ CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic,
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
 CREATE TABLE wish(turn INTEGER PRIMARY KEY, said INTEGER NOT NULL); CREATE INDEX wish_said ON wish(said);
-CREATE TABLE prompt(doc INTEGER PRIMARY KEY, beginning TEXT NOT NULL); CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
+CREATE TABLE prompt(doc INTEGER PRIMARY KEY, beginning BLOB NOT NULL); CREATE TABLE validity(doc INTEGER PRIMARY KEY, since INTEGER, until INTEGER);
 CREATE TABLE succession(session TEXT, id TEXT, new_session TEXT, new_id TEXT, source INTEGER, PRIMARY KEY(session, id, new_session, new_id, source)) WITHOUT ROWID;
 CREATE TABLE statement(doc INTEGER PRIMARY KEY, text BLOB NOT NULL);
 CREATE TABLE clue(term TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(term, doc)) WITHOUT ROWID;

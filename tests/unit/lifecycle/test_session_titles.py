@@ -9,11 +9,13 @@ import pytest
 
 import smp_memory
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
+from smp_memory.index.echoes import packed_text
 from smp_memory.lifecycle.session_titles import SessionNames, session_title
 from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from tests.security.test_client_store import limited
 from tests.unit.web.inspector_client import port_calls
+from tests.user_state import state_folder
 
 SECRET = "Rewrite the zanzibar importer"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -59,14 +61,20 @@ def test_long_prompt_is_cut_between_words(session: SessionMemory) -> None:
 def test_title_goes_with_its_prompt(session: SessionMemory, removal: str, tmp_path: Path) -> None:
     turn = session.add_turn("user", SECRET)
     assert title(session) == SECRET
+    assert _files_with(packed_text(SECRET), tmp_path)
     getattr(session, removal)(turn.id, reason="secret")
     assert "zanzibar" not in title(session)
     session.add_turn("user", "Next question")
     assert title(session) == "Next question"
     if removal == "erase":
         session.memory.close()
-        left = [path for path in tmp_path.rglob("*") if path.is_file() and b"zanzibar" in path.read_bytes()]
-        assert left == []
+        assert _files_with(b"zanzibar", tmp_path) == _files_with(packed_text(SECRET), tmp_path) == []
+
+
+def _files_with(data: bytes, folder: Path) -> list[Path]:
+    """The files of the store and of the user's state of it that contain these bytes."""
+    files = [*folder.rglob("*"), *state_folder(folder / "store").rglob("*")]
+    return [path for path in files if path.is_file() and data in path.read_bytes()]
 
 
 def test_private_prompt_makes_no_title(session: SessionMemory) -> None:
