@@ -352,3 +352,25 @@ def test_files_of_a_stranger_end_in_an_error_that_names_them(tmp_path: Path, ent
     assert "description: mine" in enter(a)("git", "resolve", "--list")[1]
     (path.parent / "manifest.json").unlink()
     assert "description: mine" in enter(a)("git", "resolve", "--list")[1]
+
+
+@pytest.mark.parametrize("layout", ["single", "log"])
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_side_of_the_metadata_is_not_one_of_the_memories_beside_it(
+    layout: str, side: str, tmp_path: Path, enter: Enter
+) -> None:
+    """Git merged a log as text, and an agent wrote before anybody resolved it: new memories of one side went with its metadata."""
+    origin = make_origin(tmp_path / "origin", layout)
+    a, b = origin.clone("a", 1), origin.clone("b", 2)
+    a.git("config", "--remove-section", "merge.smp")
+    a.write(lambda s: s.add_finding("A finds"), lambda s: s.change_info(project="shop of a"))
+    b.write(lambda s: s.add_finding("B finds"), lambda s: s.change_info(project="shop of b"))
+    a.pull(b, fails=True)
+    a.now = b.now
+    a.write(lambda s: s.add_finding("A goes on"), commit=None)
+    smp = enter(a)
+    if smp("git", "resolve")[0]:
+        assert smp("git", "resolve", "--all", "--take", side)[0] == 0
+    assert {"A finds", "B finds", "A goes on"} <= set(a.texts())
+    assert a.opened().info.project == ("shop of a" if side == "ours" else "shop of b")
+    assert not is_marked(a)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from smp_memory.files.codec import JsonLines
 from smp_memory.files.conflict_markers import MARKER
 from smp_memory.git.entry_files import METADATA, PUT, CannotMerge, Unit, split_entries
 from smp_memory.git.metadata_merge import hunks
@@ -164,16 +165,28 @@ def metadata_hunks(data: bytes, is_info_file: bool) -> list[Hunk]:
     return [hunk for hunk in hunks_in(data) if mark in hunk.ours and mark in hunk.theirs]
 
 
-def with_sides(data: bytes, choose: Callable[[Hunk], str]) -> tuple[bytes, list[bytes]]:
-    """The file with the chosen side of hunks ("" leaves one as it is), and the lines that went."""
+def with_sides(data: bytes, choose: Callable[[Hunk], str], *, has_entries: bool) -> tuple[bytes, list[bytes]]:
+    """The file with the metadata of the chosen side of hunks ("" leaves one as it is), and what went; entries of both sides stay."""
     parts, dropped, at = [], [], 0
     for hunk in hunks_in(data):
         side = choose(hunk)
         if side:
-            parts += [data[at : hunk.start], hunk.text(side)]
-            dropped.append(hunk.text(THEIRS if side == OURS else OURS))
+            lines = {each: hunk.text(each).splitlines(keepends=True) for each in (OURS, THEIRS)}
+            left = [b"".join(line for line in lines[each] if has_entries and not _is_metadata(line)) for each in lines]
+            parts += [data[at : hunk.start], *(line for line in lines[side] if not has_entries or _is_metadata(line))]
+            parts.append(hunks([left[0]], [left[1]]) if all(left) else b"".join(left))
+            gone = lines[THEIRS if side == OURS else OURS]
+            dropped.append(b"".join(line for line in gone if not has_entries or _is_metadata(line)))
             at = hunk.end
     return b"".join([*parts, data[at:]]), [text for text in dropped if text.strip()]
+
+
+def _is_metadata(line: bytes) -> bool:
+    """Whether a line of a log is the metadata of its session."""
+    try:
+        return METADATA_MARK in line and _units(line, JsonLines())[0].op == METADATA
+    except CannotMerge:
+        return False
 
 
 def without_marker_lines(data: bytes) -> bytes:

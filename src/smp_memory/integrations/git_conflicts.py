@@ -263,7 +263,14 @@ def _time(text: str) -> str:
 def _with_side(conflict: GitConflict, side: str, name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
     """The file with one side of a conflict, and what is quarantined: nothing of an erased memory, which would come back there."""
     if conflict.kind == METADATA:
-        return with_sides(data, lambda hunk: side if (hunk.ours, hunk.theirs) in conflict.hunks else "")
+        new, went = with_sides(
+            data,
+            lambda hunk: side if (hunk.ours, hunk.theirs) in conflict.hunks else "",
+            has_entries=name != layout.info_file,
+        )
+        if new != data:
+            return new, went
+        raise _changed(conflict)
     codec = layout.codec_of(name)
     for choice in side_choices(data, codec):
         if choice.id == conflict.id and _choice_sides(choice) == conflict.sides:
@@ -271,7 +278,11 @@ def _with_side(conflict: GitConflict, side: str, name: str, data: bytes, layout:
                 data, choice, side, codec, partial(_unmarked, conflict.session.id, name, layout)
             )
             return data, [dropped] if dropped and conflict.side(side).fields is not None else []
-    raise UserError(f"{conflict.ref} was changed meanwhile. Look at it again: smp git resolve {conflict.ref}")
+    raise _changed(conflict)
+
+
+def _changed(conflict: GitConflict) -> UserError:
+    return UserError(f"{conflict.ref} was changed meanwhile. Look at it again: smp git resolve {conflict.ref}")
 
 
 def _unmarked(session: str, name: str, layout: Any, unit: Unit) -> bytes:
