@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import smp_memory
 from smp_memory.files.layouts import NAMES
 from tests.e2e.git_clones import Clone, environment, make_origin
 from tests.e2e.terminal import Screenplay, Terminal
@@ -285,3 +287,68 @@ def test_editor_settles_a_conflict(tmp_path: Path, enter: Enter) -> None:
         assert "severity: medium" in terminal.until_the_end()
     assert changes_of(a) == ["low", "critical", "medium"]
     assert not is_marked(a)
+
+
+def changed_here_and_erased_there(folder: Path, layout: str) -> Clone:
+    """Ours erased a finding that a transaction of theirs changed, beside other memories; both changed one more."""
+    origin = make_origin(folder / "origin", layout)
+    origin.write(lambda s: s.add_finding("Slow query", severity="low"))
+    a, b = origin.clone("a", 1), origin.clone("b", 2)
+
+    def change_together(session: smp_memory.SessionMemory) -> None:
+        with session.transaction() as together:
+            together.update("FIND-0001", severity="critical")
+            together.update("FIND-0002", severity="medium")
+            together.update("DEC-0001", rationale="fewer passwords")
+            together.add_finding("No audit log")
+
+    a.write(lambda s: s.erase("FIND-0001"), lambda s: s.update("FIND-0002", severity="high"))
+    b.write(change_together)
+    a.pull(b, fails=True)
+    a.now = b.now
+    return a
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_erased_memory_does_not_come_back_with_a_transaction_that_changed_it(
+    layout: str, tmp_path: Path, enter: Enter
+) -> None:
+    """It was in one hunk with another conflict, was not named, and both sides of the hunk stayed."""
+    a = changed_here_and_erased_there(tmp_path, layout)
+    code, out, err = enter(a)("git", "resolve", "--all", "--take", "ours")
+    assert code == 0, err
+    assert "s1/FIND-0001: kept ours, removed" in out
+    assert "s1/FIND-0002: kept ours, severity: high" in out
+    assert not any(b"No rate limit" in path.read_bytes() for path in a.root.rglob("*") if path.is_file())
+    assert a.opened().get("FIND-0002").severity == "high"
+    assert not is_marked(a)
+
+
+@pytest.mark.parametrize("layout", NAMES)
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_choice_about_one_memory_keeps_the_others_of_its_transaction(
+    layout: str, side: str, tmp_path: Path, enter: Enter
+) -> None:
+    """The whole side of the hunk went, with a new finding that nobody named."""
+    a = changed_here_and_erased_there(tmp_path, layout)
+    smp = enter(a)
+    assert smp("git", "resolve", "FIND-0001", "--take", side)[0] == 1
+    assert "No audit log" in a.texts()
+    assert ("No rate limit" in a.texts()) == (side == "theirs")
+    assert a.opened().get("DEC-0001").rationale == "fewer passwords"
+    assert smp("git", "resolve", "FIND-0002", "--take", side)[0] == 0
+    assert a.problems() == []
+
+
+def test_files_of_a_stranger_end_in_an_error_that_names_them(tmp_path: Path, enter: Enter) -> None:
+    """No internal error: fields with the names of arguments, a time that is none, a session whose metadata is gone."""
+    a, _ = in_conflict(tmp_path)
+    path = a.root / "sessions" / "s1" / "findings.jsonl"
+    lines = [re.sub(rb',"checksum":"[^"]*"', b"", line) for line in path.read_bytes().splitlines(keepends=True)]
+    path.write_bytes(b"".join(lines).replace(b'"changes":{"severity"', b'"changes":{"self"'))
+    assert "self cannot be changed" in enter(a).fails(2, "git", "resolve", "--all", "--take", "ours")
+    twin = '{"id":"FIND-0009","seq":90,"timestamp":"nonsense","severity":"low","description":"%s","uid":"aaaaaaab"}\n'
+    path.write_text(f"<<<<<<< a\n{twin % 'mine'}=======\n{twin % 'its'}>>>>>>> b\n")
+    assert "description: mine" in enter(a)("git", "resolve", "--list")[1]
+    (path.parent / "manifest.json").unlink()
+    assert "description: mine" in enter(a)("git", "resolve", "--list")[1]

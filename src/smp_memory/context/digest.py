@@ -22,9 +22,10 @@ from smp_memory.files.disk import TEMPORARY, Disk
 from smp_memory.files.ownership import plain_bytes
 from smp_memory.files.system import RealSystem
 from smp_memory.lifecycle.session_states import last_writes
-from smp_memory.model.candidates import CandidateRequest
+from smp_memory.model.candidates import NEWER, REPEATED, CandidateRequest
 from smp_memory.model.ids import scheme_of
 from smp_memory.model.session_info import GLOBAL_SESSION
+from smp_memory.model.statuses import state_of_repeated
 from smp_memory.model.types import in_order, severity_rank
 from smp_memory.privacy.fence import fence, nonce_from
 from smp_memory.privacy.visibility import Viewer
@@ -37,6 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from smp_memory.model.candidates import Candidate, Candidates
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
 
@@ -174,15 +176,26 @@ def _wishes(scope: Scope) -> list[str]:
 
     index, viewer = scope.store.indexer, Viewer(None)
     with index.snapshot():
-        said = index.candidates(CandidateRequest(only_wishes=True, viewer=viewer, limit=_WISHES)).matches
-        wanted = [each for each in said if visible.allows(each.session)]
-        records = index.records(wanted, viewer)
-    found = (records.get(each.ref) for each in wanted)
+        said = index.candidates(
+            CandidateRequest(only_wishes=True, viewer=viewer, limit=_WISHES, fetch=[NEWER, REPEATED])
+        )
+        wanted = [each for each in said.matches if visible.allows(each.session)]
+        records = index.records([*wanted, *said.repeated.values()], viewer)
+    muted = {ref for ref, record in records.items() if record.muted}
+    found = (
+        records.get(each.ref)
+        for each in wanted
+        if each.repeats not in muted and not _repeats_what_ended(each, said, visible)
+    )
     return [
         _line(record, wish_of(record.given))
         for record in found
         if record is not None and not (record.deleted or record.muted)
     ]
+
+
+def _repeats_what_ended(turn: Candidate, said: Candidates, visible: VisibleSessions) -> bool:
+    return bool(turn.repeats and state_of_repeated(turn, said, visible.allows)[0])
 
 
 def _line(record: Record, said: str = "") -> str:

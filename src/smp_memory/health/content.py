@@ -59,7 +59,7 @@ _ADVICE = {
     "orphan": "Restore the memory from git or a backup, if it was removed by mistake.",
     "revision_gap": "smp history shows the revisions that exist; restore the missing one from git or a backup.",
     "duplicate_id": f"{NOTHING_TO_DO}; the next write makes the new id permanent.",
-    "conflicting_change": "smp git resolve shows both values and keeps one.",
+    "conflicting_change": "Choose one on the memory's page in the inspector, or: smp git resolve",
     "conflicting_put": "Keep one of the two lines in the file.",
     "conflict": "smp git resolve shows both sides and keeps one.",
     "head_conflict": "smp git resolve shows both sides and keeps one.",
@@ -71,6 +71,7 @@ _ADVICE = {
     "missing_after_change": "Append what is in this file to the one it came from, or delete it.",
     _COLD_DAMAGED: "Restore the file from a backup; smp list --archived --session {} lists what can still be read.",
 }
+_CONFLICTS = ("conflicting_change", "conflicting_put", "conflict", "head_conflict")
 _RECOVERABLE = ("torn", "unfinished")  # the next write recovers it, or the fix
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.05
 _MAX_SEPARATE = {PROBLEM: 10, WARNING: 5, NOTE: 1}  # issues of one kind before the rest becomes one
@@ -120,7 +121,9 @@ def _recoverable(report: Report) -> list[str]:
 
 
 def _issues(session: str, severity: str, code: str, problems: list[Problem]) -> Iterator[HealthIssue]:
-    check = ColdSegmentCheck.name if code == _COLD_DAMAGED else ReadableEntries.name
+    check = ReadableEntries.name
+    if code == _COLD_DAMAGED or code in _CONFLICTS:
+        check = ColdSegmentCheck.name if code == _COLD_DAMAGED else ConflictsCheck.name
     advice = _ADVICE.get(code, _REPAIR).format(session)
     fix = None
     if code in _RECOVERABLE:
@@ -155,6 +158,15 @@ class ColdSegmentCheck(Check):
     name = "cold"
     title = "all cold segments are intact"
     failed = "some cold segments are damaged"
+
+
+class ConflictsCheck(Check):
+    """What merges of clones left to decide; `ReadableEntries` finds it and reports it under this name."""
+
+    name = "conflicts"
+    title = "no conflicts of a merge are left"
+    failed = "conflicts of a merge wait for a choice"
+    fails_from = WARNING
 
 
 _MAX_ISSUES = 10

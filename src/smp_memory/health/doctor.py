@@ -66,6 +66,7 @@ _SESSION_GONE = (SessionArchived, SessionNotFound)  # another process archived o
 CHECKS: tuple[type[Check], ...] = (
     content.ReadableEntries,
     content.ColdSegmentCheck,
+    content.ConflictsCheck,
     housekeeping.OtherStoresCheck,
     content.SecretsCheck,
     content.RecalledText,
@@ -88,6 +89,7 @@ ORDER = (
         "format",
         "server",
         "contents",
+        "conflicts",
         "cold",
         "layouts",
         "stores",

@@ -10,9 +10,10 @@ somebody changed them since. Guarantees: files of sessions are changed under the
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.errors import SMPError, UserError
+from smp_memory.errors import InvalidRecord, SMPError, UserError
 from smp_memory.git.entry_files import CannotMerge
 from smp_memory.git.marked_files import (
     OURS,
@@ -21,16 +22,20 @@ from smp_memory.git.marked_files import (
     hunks_in,
     metadata_hunks,
     side_choices,
+    with_choice,
     with_sides,
     without_marker_lines,
 )
 from smp_memory.git.merge import merge
 from smp_memory.git.merge_driver import text_merge, text_merges
 from smp_memory.git.metadata_conflicts import find_conflict
+from smp_memory.model.times import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from smp_memory.git.entry_files import Unit
+    from smp_memory.git.marked_files import SideChoice
     from smp_memory.git.repository import Repository
     from smp_memory.lifecycle.conflicts import ConcurrentChange, ConcurrentValue
     from smp_memory.memory import Memory
@@ -43,6 +48,7 @@ CURRENT, OTHER = "current", "other"  # the sides of a conflict without markers: 
 _NOT_SHOWN = frozenset(
     ["id", "seq", "uid", "uids", "checksum", "schema", "type", "tx", "session_id", "revision", "smp"]
 )
+_ARGUMENTS = frozenset(["self", "id", "expected_revision", "by"])  # of `update`; a file may have fields of these names
 
 
 class Side(NamedTuple):
@@ -68,7 +74,7 @@ class GitConflict(NamedTuple):
     sides: tuple[Side, Side]
     record: Record | None = None
     file: str = ""
-    hunks: tuple[tuple[bytes, bytes], ...] = ()  # ours and theirs
+    hunks: tuple[tuple[bytes, bytes], ...] = ()  # of metadata: ours and theirs
 
     @property
     def ref(self) -> str:
@@ -179,17 +185,14 @@ class ConflictedStore:
         chosen = conflict.side(side)
         if conflict.kind == FIELDS:
             assert conflict.record is not None
-            conflict.session.update(conflict.id, conflict.record.revision, by=by, **(chosen.fields or {}))
+            fields = chosen.fields or {}
+            if wrong := sorted(_ARGUMENTS & fields.keys()):
+                raise UserError(f"{conflict.ref}: {wrong[0]} cannot be changed. Remove it from the file.")
+            conflict.session.update(conflict.id, conflict.record.revision, by=by, **fields)
             return []
 
         def edit(name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
-            if name != conflict.file:
-                return data, []
-            data, dropped = with_sides(data, lambda hunk: side if (hunk.ours, hunk.theirs) in conflict.hunks else "")
-            return (
-                data,
-                [] if chosen.fields is None else dropped,
-            )  # an erased memory does not come back in the quarantine
+            return _with_side(conflict, side, name, data, layout) if name == conflict.file else (data, [])
 
         self._touched.add(conflict.session.id)
         return _storage(conflict.session).edit_files(edit)
@@ -230,19 +233,55 @@ def _in_file(session: SessionMemory, name: str, data: bytes, layout: Any) -> Ite
     if name == layout.info_file:
         return
     for choice in side_choices(data, layout.codec_of(name)):
-        ours, theirs = (choice.fields(side) for side in (OURS, THEIRS))
-        names = [each for each in {**ours, **theirs} if each not in _NOT_SHOWN and ours.get(each) != theirs.get(each)]
-        sides = [
-            Side(
-                side,
-                {each: said.get(each) for each in names} if said else None,
-                choice.at(side),
-                said.get("by") or said.get("author"),
-                bool(said) and (side == OURS or not ours),
+        yield GitConflict(session, ENTRIES, choice.id, _choice_sides(choice), _record(session, choice.id), name)
+
+
+def _choice_sides(choice: SideChoice) -> tuple[Side, Side]:
+    ours, theirs = (choice.fields(side) for side in (OURS, THEIRS))
+    names = [each for each in {**ours, **theirs} if each not in _NOT_SHOWN and ours.get(each) != theirs.get(each)]
+    first, second = (
+        Side(
+            side,
+            {each: said.get(each) for each in names} if said else None,
+            _time(choice.at(side)),
+            said.get("by") or said.get("author"),
+            bool(said) and (side == OURS or not ours),
+        )
+        for side, said in ((OURS, ours), (THEIRS, theirs))
+    )
+    return first, second
+
+
+def _time(text: str) -> str:
+    """A time as a file has it; empty if it is none."""
+    try:
+        return parse(text, "timestamp")
+    except InvalidRecord:
+        return ""
+
+
+def _with_side(conflict: GitConflict, side: str, name: str, data: bytes, layout: Any) -> tuple[bytes, list[bytes]]:
+    """The file with one side of a conflict, and what is quarantined: nothing of an erased memory, which would come back there."""
+    if conflict.kind == METADATA:
+        return with_sides(data, lambda hunk: side if (hunk.ours, hunk.theirs) in conflict.hunks else "")
+    codec = layout.codec_of(name)
+    for choice in side_choices(data, codec):
+        if choice.id == conflict.id and _choice_sides(choice) == conflict.sides:
+            data, dropped = with_choice(
+                data, choice, side, codec, partial(_unmarked, conflict.session.id, name, layout)
             )
-            for side, said in ((OURS, ours), (THEIRS, theirs))
-        ]
-        yield GitConflict(session, ENTRIES, choice.id, (sides[0], sides[1]), _record(session, choice.id), name, _texts([choice.hunk]))  # fmt: skip
+            return data, [dropped] if dropped and conflict.side(side).fields is not None else []
+    raise UserError(f"{conflict.ref} was changed meanwhile. Look at it again: smp git resolve {conflict.ref}")
+
+
+def _unmarked(session: str, name: str, layout: Any, unit: Unit) -> bytes:
+    """The text of an entry without the mark of its transaction."""
+    if not unit.tx:
+        return unit.text
+    entry = layout.field_names.decode(unit.fields, layout.kind_of(name), unit.state, name, 0, 0)
+    entry.tx = ""
+    text: bytes = layout.codec_of(name).encode(layout.field_names.encode(entry, session))
+    return text
 
 
 def _texts(hunks: list[Hunk]) -> tuple[tuple[bytes, bytes], ...]:

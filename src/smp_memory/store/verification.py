@@ -172,7 +172,8 @@ def stored_files(session: FileSession) -> Iterator[tuple[str, bytes, Layout]]:
     """Name and bytes of each file with entries or metadata, and the layout."""
     disk, layout, folder = session.store.disk, session.store.layout, session.reader.folder
     for name in dict.fromkeys([*layout.files(disk, folder, session.session), *filter(None, [layout.info_file])]):
-        yield name, disk.read(os.path.join(folder, name)), layout
+        if name != layout.info_file or disk.exists(os.path.join(folder, name)):
+            yield name, disk.read(os.path.join(folder, name)), layout
 
 
 def edit_files(session: FileSession, edit: FileEdit) -> list[str]:

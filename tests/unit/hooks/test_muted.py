@@ -101,3 +101,14 @@ def test_every_layout_keeps_the_flag(tmp_path: Path, layout: str) -> None:
         session = memory.session("review")
         assert [session.get(id).muted for id in ("DEC-0001", "FIND-0001")] == [True, True]
         assert sorted(memory.query(where={"muted": True}).ids) == ["DEC-0001", "FIND-0001"]
+
+
+@pytest.mark.parametrize("end", ["mute", "delete"])
+def test_digest_does_not_quote_the_turn_of_a_preference_that_is_off(tmp_path: Path, end: str) -> None:
+    memory = smp_memory.open(tmp_path / "store", trust=True)
+    session = memory.create_session("review")
+    session.add_turn("user", "Always indent headers with two spaces, never with tabs.")
+    session.add_preference("indent", "Always indent headers with two spaces, never with tabs")
+    assert digest_text(memory.scope).count("two spaces") == 2
+    getattr(session, end)("PREF-0001")
+    assert "two spaces" not in digest_text(memory.scope)

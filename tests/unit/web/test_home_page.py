@@ -83,12 +83,56 @@ def test_sessions_of_the_last_day_have_title_and_authors(memory: Memory, client:
 def test_need_for_a_decision_is_linked_and_else_one_line_says_so(memory: Memory, client: InspectorClient) -> None:
     session = memory.create_session("shop")
     session.add_decision("Use OAuth")
-    assert "Nothing waits for you." in client.get("/").text
+    known = "Nothing is known to wait for you. Health was not checked yet: Check now ."
+    assert known in client.get("/").text
+    client.get("/health?check=quick")
+    assert "Nothing is known to wait for you. The quick check left out all or parts of" in client.get("/").text
+    client.get("/health?check=full")
+    assert "Nothing waits for you. Health was checked" in client.get("/").text
     memory.create_session("talk").add_turn("user", "I read it. Let's go with Redis for the cache.")
     other = InspectorClient(memory)  # another inspector: what waits may be half a minute old
     page = other.get("/")
-    assert "Nothing waits for you." not in page.text
+    assert "Nothing " not in page.text
     assert 'href="/review"' in page.html.split('id="needs"')[1].split("</section>")[0]
+
+
+def test_write_after_the_check_and_sessions_without_search_for_proposals_are_said(
+    memory: Memory, client: InspectorClient, clock: Clock
+) -> None:
+    for number in range(4):
+        memory.create_session(f"s{number}").add_decision("Use OAuth")
+    client.get("/health?check=full")
+    clock.pass_days(1)
+    known = "Nothing is known to wait for you. Proposals were looked for in 3 of 4 sessions: Review ."
+    assert known in client.get("/").text
+    memory.session("s1").add_decision("Use Redis")
+    assert "Memories were written since health was checked: Check again ." in client.get("/").text
+
+
+def test_finding_that_was_resolved_earlier_does_not_count_as_resolved_when_it_is_changed(
+    memory: Memory, client: InspectorClient, clock: Clock
+) -> None:
+    session = memory.create_session("review")
+    early, late = session.add_finding("No rate limit"), session.add_finding("Order ids can be guessed")
+    session.resolve(early.id, "Five attempts a minute")
+    clock.pass_days(30)
+    session.update(early.id, tags=["login"])
+    session.resolve(late.id, "Random ids")
+    shown = _group(client.get("/").html, "resolved")
+    assert "Order ids can be guessed" in shown
+    assert "No rate limit" not in shown
+
+
+@pytest.mark.parametrize("resolution", [None, "done", {"resolved_at": "<b>yesterday"}, {"resolved_at": 7}])
+def test_closed_finding_without_a_time_of_its_resolution_is_not_called_resolved(
+    resolution: object, memory: Memory, client: InspectorClient
+) -> None:
+    session = memory.create_session("review")
+    session.update(session.add_finding("No rate limit").id, status="resolved", resolution=resolution)
+    html = client.get("/").html
+    assert _group(html, "resolved") == ""
+    assert "No rate limit" in _group(html, "closed")
+    assert "Closed, and changed in these days" in html
 
 
 def test_failed_checks_of_the_last_report_are_shown(memory: Memory, client: InspectorClient) -> None:

@@ -23,6 +23,7 @@ ACTIONS = (
     "resolve",
     "reopen",
     "relate",
+    "settle",
     "unrelate",
     "delete",
     "restore",

@@ -344,7 +344,12 @@ class Site:
 
     def inspector(self, client: Client) -> Inspector:
         form_token, author = self.access.form_token(client), self._author or client.name
-        return client.keep("inspector", lambda: Inspector(client.memory, form_token, author, self._has_settings))
+
+        def made() -> Inspector:
+            may_write = client.token.may_write
+            return Inspector(client.memory, form_token, author, self._has_settings, may_write=may_write)
+
+        return client.keep("inspector", made)
 
     def _feed(self, client: Client) -> ChangeFeed:
         def is_admitted() -> bool:

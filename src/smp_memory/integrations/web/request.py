@@ -68,11 +68,14 @@ class StoreNames(NamedTuple):
 class Inspector:
     """What all requests of one client of a running inspector share; nothing of it is shared with other clients."""
 
-    def __init__(self, memory: Memory, form_token: str, author: str | None, has_settings: bool) -> None:
-        """`has_settings`: whether the store had settings when the server was started."""
+    def __init__(
+        self, memory: Memory, form_token: str, author: str | None, has_settings: bool, *, may_write: bool = True
+    ) -> None:
+        """`has_settings`: whether the store had settings when the server was started. `may_write`: whether the client may change memories."""
         self.memory = memory
         self.form_token = form_token  # proves that a form comes from a page of this client
         self.author = author  # in whose name changes are made
+        self.may_write = may_write
         self.notices = Notices()
         self.memo: dict[str, tuple[object, Any]] = {}  # costly answers with the state that they are valid for
         self._kept: dict[str, tuple[float, Any]] = {}

@@ -1,7 +1,8 @@
 """The first page: what needs a decision, what happened in the last seven days, sessions that are alive, open findings, what agents were told.
 
 Everything comes from six calls of the index, and from the files only the memories that are shown. What takes longer is not begun here: proposals
-are looked for in the newest small sessions, and of health the last report is shown with its time. Lists are counted up to a limit, and say so.
+are looked for in the newest small sessions, and of health the last report is shown with its time. What was not looked at is said. Lists are
+counted up to a limit, and say so.
 A client gets what it may see. Looking counts as no use.
 """
 
@@ -14,21 +15,23 @@ from smp_memory.errors import SMPError
 from smp_memory.health.examination import PROBLEM, WARNING
 from smp_memory.integrations.hooks.told import shown_events
 from smp_memory.integrations.web.pages.health import last_check
-from smp_memory.integrations.web.parts import counted, quota_of, size_text, url
+from smp_memory.integrations.web.parts import counted, memory_url, quota_of, size_text, url
 from smp_memory.integrations.web.renderer import page
 from smp_memory.integrations.web.timeline import is_open_finding
 from smp_memory.lifecycle.session_states import moment_of
 from smp_memory.lifecycle.session_titles import SessionNames
 from smp_memory.model.candidates import PROBLEMS, RELATIONS, Candidate, CandidateRequest
 from smp_memory.model.session_info import short_names
-from smp_memory.model.times import to_microseconds
+from smp_memory.model.times import to_microseconds, to_moment
 from smp_memory.model.types import KINDS, names_where, severity_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from starlette.responses import Response
 
+    from smp_memory.integrations.web.pages.health import Checked
     from smp_memory.integrations.web.request import PageRequest
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
@@ -76,6 +79,14 @@ class Need(NamedTuple):
     link: str
 
 
+class ProposalSearch(NamedTuple):
+    """How many proposals were found, and in how many of the sessions they were looked for."""
+
+    found: int
+    searched: int
+    sessions: int
+
+
 class HomeFacts(NamedTuple):
     """What the index says, in one state."""
 
@@ -89,7 +100,8 @@ class HomeFacts(NamedTuple):
 
 
 def home_page(request: PageRequest) -> Response:
-    found = _found(request)
+    checked = last_check(request)
+    found = _found(request, _conflicts(checked))
     total = sum(each.memories for each in found.names.activity.values())
     told = shown_events(request.memory, limit=_MOST_TOLD) if total else []
     return page(
@@ -100,8 +112,9 @@ def home_page(request: PageRequest) -> Response:
         is_empty=not total,
         total=total,
         session_count=len(found.names.activity),
-        needs=_needs(request, found) if total else [],
-        checked=last_check(request),
+        needs=_needs(request, found, checked) if total else [],
+        not_looked_at=_not_looked_at(request, found, checked) if total else [],
+        checked=checked,
         groups=[_group(request, found, name) for name, those in found.groups.items() if those],
         severities=_severities(found.open),
         open_count=_counted(len(found.open), found.is_open_cut),
@@ -114,7 +127,7 @@ def home_page(request: PageRequest) -> Response:
 # -- from the index
 
 
-def _found(request: PageRequest) -> HomeFacts:
+def _found(request: PageRequest, conflicts: list[str]) -> HomeFacts:
     index, now = request.memory.store.indexer, request.now
     since, day = to_microseconds(now - _WEEK), to_microseconds(now - _DAY)
     kinds = names_where("is_open_until_closed")
@@ -126,7 +139,9 @@ def _found(request: PageRequest) -> HomeFacts:
         recent = index.candidates(CandidateRequest(since=day, limit=MOST_COUNTED)).matches
         opened = sorted(filter(is_open_finding, findings.matches), key=lambda each: severity_rank(each.severity))
         shown = {each.ref for name, those in groups.items() for each in those[: _shown(request, name)]}
-        records = index.records(shown | {each.ref for each in opened[:_MOST_OPEN]})
+        shown |= {each.ref for each in groups["closed"][:_ALL]}
+        records = index.records(shown.union(conflicts, (each.ref for each in opened[:_MOST_OPEN])))
+    groups = _with_resolved(groups, records, since)
     authors: dict[str, list[str]] = {}
     for each in recent:
         own = authors.setdefault(each.session, [])
@@ -137,14 +152,14 @@ def _found(request: PageRequest) -> HomeFacts:
 
 
 def _events(index: SearchIndex, since: int) -> dict[str, list[Candidate]]:
-    """What happened since then, by kind, the newest first. A closed finding counts if it was changed since."""
+    """What happened since then, by kind, the newest first; `closed` are the closed findings that were changed since."""
     written = [name for name, kind in KINDS.items() if kind.is_written_down]
     asked = CandidateRequest(types=written, limit=MOST_COUNTED)
     new = index.candidates(asked.with_changes(since=since, fetch=[RELATIONS])).matches
     changed = index.candidates(asked.with_changes(changed_since=since, include_deleted=True)).matches
     changed.sort(key=lambda each: -each.updated)  # of a deleted one the last change before
     groups = {name: [each for each in new if each.type == name] for name in _NEW}
-    groups["resolved"] = [
+    groups["closed"] = [
         each
         for each in changed
         if not each.deleted and KINDS[each.type].is_open_until_closed and not is_open_finding(each)
@@ -154,6 +169,28 @@ def _events(index: SearchIndex, since: int) -> dict[str, list[Candidate]]:
     return groups
 
 
+def _with_resolved(
+    groups: dict[str, list[Candidate]], records: Mapping[str, Record], since: int
+) -> dict[str, list[Candidate]]:
+    """The groups with `resolved` in place of `closed`, if the records have the time of every resolution."""
+    closed = groups["closed"]
+    times = [resolved_at(records.get(each.ref)) for each in closed[:_ALL]]
+    if len(closed) > _ALL or None in times:
+        return groups
+    resolved = [each for each, at in zip(closed, times, strict=True) if at is not None and at >= since]
+    return {("resolved" if name == "closed" else name): resolved if name == "closed" else those for name, those in groups.items()}  # fmt: skip
+
+
+def resolved_at(record: Record | None) -> int | None:
+    """When a memory was resolved; None: it does not say so. Anybody may have written anything there."""
+    resolution = record.get("resolution") if record is not None else None
+    at = resolution.get("resolved_at") if isinstance(resolution, dict) else None
+    try:
+        return to_microseconds(to_moment(at)) if isinstance(at, str) else None
+    except (SMPError, ValueError, OverflowError):
+        return None
+
+
 def _shown(request: PageRequest, name: str) -> int:
     return _ALL if request.get("all") == name else _FEW
 
@@ -161,7 +198,12 @@ def _shown(request: PageRequest, name: str) -> int:
 # -- what happened
 
 
-_TITLES = {"resolved": "Resolved", "superseding": "Superseding earlier ones", "deleted": "Deleted"}
+_TITLES = {
+    "resolved": "Resolved",
+    "closed": "Closed, and changed in these days",
+    "superseding": "Superseding earlier ones",
+    "deleted": "Deleted",
+}
 
 
 def _group(request: PageRequest, found: HomeFacts, name: str) -> Group:
@@ -218,28 +260,74 @@ def _few(authors: list[str]) -> str:
 # -- what needs a decision
 
 
-def _needs(request: PageRequest, found: HomeFacts) -> list[Need]:
-    needs = []
-    proposals = request.inspector.kept("proposals", _REVIEW_SECONDS, lambda: _proposals(request, found.names))
-    if proposals:
-        needs.append(Need(f"{proposals} to review", "/review", "Review"))
+def _needs(request: PageRequest, found: HomeFacts, checked: Checked | None) -> list[Need]:
+    needs = [
+        Need(f"{ref} has two versions", f"{memory_url(ref)}#versions", "Choose")
+        for ref in _conflicts(checked)
+        if _is_open(request, found.records.get(ref), checked)
+    ]
+    search = _proposals(request, found.names)
+    if search.found:
+        more = " or more" if search.searched < search.sessions else ""
+        needs.append(Need(f"{counted(search.found, 'proposal')}{more} to review", "/review", "Review"))
     needs += _nearly_full(request, found.names)
     if found.problems:
         said = counted(len(found.problems), "entry", "entries")
         needs.append(Need(f"{said} of the files cannot be read", "/health?check=quick", "Health"))
     if request.memory.config.notices():
         needs.append(Need("Settings of this store wait for your trust, see above", "/health", "Health"))
-    checked = last_check(request)
-    failed = [] if checked is None else checked.report.checks
-    for each in failed:
+    for each in [] if checked is None else checked.report.checks:
         if each.severity in (PROBLEM, WARNING) and not each.skipped:
             needs.append(Need(f"{each.title[:1].upper()}{each.title[1:]}", "/health", "Health"))
     return needs
 
 
-def _proposals(request: PageRequest, names: SessionNames) -> str:
-    """How many proposals the newest small sessions have; empty: none."""
-    found, has_more = 0, False
+def _conflicts(checked: Checked | None) -> list[str]:
+    """The memories in which the last check found several versions, the first few."""
+    issues = checked.report.of("conflicts") if checked is not None else []
+    return list(dict.fromkeys(f"{each.session}/{id}" for each in issues for id in each.ids))[:_MOST_NEEDS]
+
+
+def _is_open(request: PageRequest, record: Record | None, checked: Checked | None) -> bool:
+    """Whether a memory still has several versions; it is read again only if it was changed since the check."""
+    if record is None or record.deleted or checked is None:
+        return False
+    if record.updated < checked.at:
+        return True
+    try:
+        return bool(request.memory.opened_session(record.session).conflicts(record.id))
+    except SMPError:
+        return True
+
+
+def _not_looked_at(request: PageRequest, found: HomeFacts, checked: Checked | None) -> list[Need]:
+    """What could wait for a person without being known here."""
+    unknown, search = [], _proposals(request, found.names)
+    if checked is None:
+        unknown.append(Need("Health was not checked yet:", "/health?check=quick", "Check now"))
+    else:
+        written = max((each.written for each in found.names.activity.values()), default=0)
+        left_out = [each.name for each in checked.report.checks if each.skipped or each.not_checked]
+        if written > to_microseconds(checked.at):
+            unknown.append(
+                Need("Memories were written since health was checked:", "/health?check=quick", "Check again")
+            )
+        if left_out:
+            unknown.append(Need(f"The quick check left out all or parts of {', '.join(left_out)}:", "/health?check=full", "Full check"))  # fmt: skip
+    if search.searched < search.sessions:
+        said = f"Proposals were looked for in {search.searched} of {counted(search.sessions, 'session')}:"
+        unknown.append(Need(said, "/review", "Review"))
+    return unknown
+
+
+def _proposals(request: PageRequest, names: SessionNames) -> ProposalSearch:
+    """The proposals of the newest small sessions; half a minute old at most."""
+    found: ProposalSearch = request.inspector.kept("proposals", _REVIEW_SECONDS, lambda: _search_proposals(request, names))  # fmt: skip
+    return found
+
+
+def _search_proposals(request: PageRequest, names: SessionNames) -> ProposalSearch:
+    found = searched = 0
     newest = sorted(names.activity, key=lambda name: -names.activity[name].written)
     small = [name for name in newest[: 2 * _MOST_REVIEWED] if names.activity[name].memories <= _SMALL_SESSION]
     for name in small[:_MOST_REVIEWED]:
@@ -247,8 +335,8 @@ def _proposals(request: PageRequest, names: SessionNames) -> str:
             found += len(request.memory.opened_session(name).proposals(_MOST_NEEDS + 1))
         except SMPError:
             continue
-    has_more = len(names.activity) > len(small[:_MOST_REVIEWED])
-    return f"{counted(found, 'proposal')}{' or more' if has_more else ''}" if found else ""
+        searched += 1
+    return ProposalSearch(found, searched, len(names.activity))
 
 
 def _nearly_full(request: PageRequest, names: SessionNames) -> list[Need]:

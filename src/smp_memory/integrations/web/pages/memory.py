@@ -32,6 +32,7 @@ from smp_memory.integrations.web.parts import (
     visible,
 )
 from smp_memory.integrations.web.renderer import drawn, page
+from smp_memory.lifecycle.conflicts import open_conflict
 from smp_memory.model.candidates import CandidateRequest
 from smp_memory.model.entry import is_maintenance, is_revision
 from smp_memory.model.record import name_and_content
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from smp_memory.integrations.web.request import PageRequest
+    from smp_memory.lifecycle.conflicts import Version
     from smp_memory.model.entry import Entry
     from smp_memory.model.record import Record
 
@@ -101,6 +103,8 @@ def memory_page(request: PageRequest) -> Response:
         similar=_similar(request, record) if is_in_session else [],
         purge=_purge_sentence(request, found) if found.state == lookup.DELETED else "",
         deletion=found.history.deletion if found.history is not None else None,
+        versions=versions_of(found),
+        may_write=request.inspector.may_write,
         to_moment=to_moment,
         **_history(request, found),
         **_places(request, found),
@@ -140,6 +144,14 @@ def _fields(record: Record) -> list[tuple[str, Any]]:
     names = [name for name in record.given if name not in _ELSEWHERE and name not in shown_above]
     names.sort(key=lambda name: kind.rank.get(name, 99))
     return [(name, record.given[name]) for name in names if record.given[name] not in (None, "", [], {})]
+
+
+def versions_of(found: LocatedMemory) -> list[Version]:
+    """The versions that concurrent changes left to choose from; empty: there is nothing to settle."""
+    if found.state != lookup.LIVE or found.history is None:
+        return []
+    conflict = open_conflict(found.history, found.session_id)
+    return conflict.versions() if conflict is not None else []
 
 
 # -- uses and fading

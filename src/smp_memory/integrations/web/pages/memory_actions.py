@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.analytics import forecast
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SMPError
+from smp_memory.git.repository import WorkTree
 from smp_memory.integrations.web import lookup
 from smp_memory.integrations.web.forms import Form, Target, done, error_page, field, form_response, with_notices
 from smp_memory.integrations.web.lookup import similar_to
 from smp_memory.integrations.web.pages import memory_edit, memory_removal, redaction
-from smp_memory.integrations.web.pages.memory import access_of, elsewhere_page
+from smp_memory.integrations.web.pages.memory import access_of, elsewhere_page, versions_of
 from smp_memory.integrations.web.parts import label_of, line_of, memory_url, shortened
 from smp_memory.model.statuses import is_settled
 from smp_memory.model.times import to_microseconds
@@ -139,6 +140,33 @@ def _status_changed(target: Target, before: Record, after: Record, text: str, un
     return done(target.request, target.page, with_notices(text, after), target.undo_update(after, former, undone))
 
 
+# -- settle: one of the versions that concurrent changes of two clones left
+
+
+def show_settle(target: Target) -> Form:
+    said = "Choose on the page of the memory: it shows the versions with their values."
+    return target.form("settle", title=f"Versions of {target.id}", quote="", notes=[said], can_run=False)
+
+
+def run_settle(target: Target) -> Response:
+    """Write the fields of the chosen version again: a change that knows of both. Every value stays in the history."""
+    chosen = next((each for each in versions_of(target.found) if each.key == target.typed("version")), None)
+    if chosen is None:
+        text = f"Nothing was changed: {target.id} does not have this version to choose any more."
+        return done(target.request, target.page, text)
+    before, fields = target.record.given, chosen.fields
+    after = target.session.update(target.id, target.expected_revision(), by=target.author, **fields)
+    names = ", ".join(label_of(name).lower() for name in fields)
+    text, undo = f"{target.id} is settled: {names}. The history keeps every version.", None
+    tree = WorkTree.with_driver(target.request.memory.root) if target.request.memory.store.files is not None else None
+    if tree is not None and tree.operation:
+        text += f" The {tree.operation} in git is not finished: `smp git resolve` shows what is left to do."
+    if not chosen.is_used:
+        said = f"{target.id} has the other version again."
+        undo = target.undo_update(after, {name: before.get(name) for name in fields}, said)
+    return done(target.request, target.page, with_notices(text, after), undo)
+
+
 # -- relations
 
 
@@ -233,6 +261,7 @@ ACTIONS = {
     **{name: MemoryAction(flag.show, flag.run) for name, flag in FLAGS.items()},
     "resolve": MemoryAction(show_resolve, run_resolve),
     "reopen": MemoryAction(show_reopen, run_reopen),
+    "settle": MemoryAction(show_settle, run_settle),
     "relate": MemoryAction(show_relate, run_relate),
     "unrelate": MemoryAction(show_unrelate, run_unrelate),
     "delete": MemoryAction(memory_removal.show_delete, memory_removal.run_delete),
