@@ -164,14 +164,16 @@ def test_closed_finding_without_a_time_of_its_resolution_is_not_called_resolved(
 
 def test_failed_checks_of_the_last_report_are_shown(memory: Memory, client: InspectorClient) -> None:
     with smp_memory.open(memory.root, config={"privacy.redaction.enabled": False}) as careless:
-        careless.create_session("shop").add_turn("assistant", "Use AKIAIOSFODNN7EXAMPLE")
+        talk = careless.create_session("shop")
+        talk.add_turn("assistant", "Use AKIAIOSFODNN7EXAMPLE")
+        talk.add_turn("user", "I read it. Let's go with Redis for the cache.")
     assert "Health was not checked" in client.get("/").text
     client.get("/health?check=full")
     page = client.get("/")
     assert "Health was checked" in page.text
     assert "AKIAIOSFODNN7EXAMPLE" not in page.html
     waiting = page.html.split('id="needs"')[1].split("</section>")[0]
-    assert "secret" in waiting.lower()
+    assert 0 < waiting.lower().index("secret") < waiting.index("1 proposal to review")  # problems first
     assert 'href="/health"' in waiting
 
 

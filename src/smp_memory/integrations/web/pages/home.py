@@ -285,6 +285,8 @@ def _needs(request: PageRequest, found: HomeFacts, checked: Checked | None) -> l
         for ref in _conflicts(checked)
         if _is_open(request, found.records.get(ref), checked)
     ]
+    is_named = bool(needs)  # then the check that found the versions need not be named, too
+    needs += _failed(checked, PROBLEM)
     search = _proposals(request, found.names)
     if search.found:
         more = " or more" if search.searched < search.sessions else ""
@@ -295,10 +297,14 @@ def _needs(request: PageRequest, found: HomeFacts, checked: Checked | None) -> l
         needs.append(Need(f"{said} of the files cannot be read", "/health?check=quick", "Health"))
     if request.memory.config.notices():
         needs.append(Need("Settings of this store wait for your trust, see above", "/health", "Health"))
-    for each in [] if checked is None else checked.report.checks:
-        if each.severity in (PROBLEM, WARNING) and not each.skipped:
-            needs.append(Need(f"{each.title[:1].upper()}{each.title[1:]}", "/health", "Health"))
-    return needs
+    return needs + _failed(checked, WARNING, but="conflicts" if is_named else "")
+
+
+def _failed(checked: Checked | None, severity: str, but: str = "") -> list[Need]:
+    """The checks of the last report that failed so."""
+    checks = [] if checked is None else checked.report.checks
+    failed = [each for each in checks if each.severity == severity and not each.skipped and each.name != but]
+    return [Need(f"{each.title[:1].upper()}{each.title[1:]}", "/health", "Health") for each in failed]
 
 
 def _conflicts(checked: Checked | None) -> list[str]:
