@@ -173,7 +173,7 @@ class HookFailuresCheck(Check):
         except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return
         if isinstance(name, str) and is_valid(name):
-            message = f"{name}, {counted(turns, 'turn')}, ended without a decision, finding, learning or preference. Turns fade."
+            message = f"Session {name}, {counted(turns, 'turn')}, ended without a decision, finding, learning or preference. Turns fade."
             advice = f"smp review --session {name} lists what its turns propose. Store what should last: smp review keep, smp add decision. The next session gets the same hint."
             yield HealthIssue(self.name, NOTE, message, advice, session=name)
 

@@ -255,7 +255,11 @@ class FileStore:
 
     def opened_session_ids(self) -> list[str]:
         """The sessions that this process has opened."""
-        return list(self._sessions)
+        return [each.session for each in self._opened()]
+
+    def _opened(self) -> list[FileSession]:
+        with self._mutex:  # another thread may open a session during the iteration
+            return list(self._sessions.values())
 
     def create(
         self,
@@ -484,7 +488,7 @@ class FileStore:
     def refresh_written(self) -> None:
         if self.closed:
             return
-        written = [each for each in (*self._sessions.values(), *self.dropped) if each.has_known_entries]
+        written = [each for each in (*self._opened(), *self.dropped) if each.has_known_entries]
         if written:
             for session in written:
                 session.is_closing = True
@@ -495,7 +499,7 @@ class FileStore:
             return
         self.syncer.stop()
         self.closed = True
-        for session in [*self._sessions.values(), *self.dropped]:
+        for session in [*self._opened(), *self.dropped]:
             session.close()
         self.dropped.clear()
         if self._indexer is not None:

@@ -69,6 +69,33 @@ def test_all_memories_of_a_group_are_shown_when_asked_for(memory: Memory, client
     assert _group(client.get("/?all=resolved").html, "resolved").count("<li") == 8
 
 
+def test_deleted_memories_do_not_count(memory: Memory, client: InspectorClient) -> None:
+    session = memory.create_session("review")
+    session.add_decision("Use OAuth")
+    session.delete(session.add_finding("typed by mistake").id)
+    memory.create_session("other").add_decision("Use Redis")
+    page = client.get("/")
+    assert "2 memories in 2 sessions." in page.text
+    assert "1 memory, " in page.text.partition("Sessions of the last day")[2]
+    assert "2 memories, " not in page.text
+
+
+def test_resolved_and_deleted_memories_show_when_that_happened(
+    memory: Memory, client: InspectorClient, clock: Clock
+) -> None:
+    session = memory.create_session("review")
+    finding = session.add_finding("No rate limit", severity="high")
+    dropped = session.add_decision("Use Tailwind")
+    clock.pass_days(3)
+    session.resolve(finding.id, "Five attempts a minute")
+    session.delete(dropped.id)
+    clock.pass_days(1)
+    html = client.get("/").html
+    for name in ("resolved", "deleted"):
+        assert "1 day ago" in _group(html, name)
+    assert "4 days ago" in _group(html, "finding")
+
+
 def test_sessions_of_the_last_day_have_title_and_authors(memory: Memory, client: InspectorClient, clock: Clock) -> None:
     memory.create_session("old", title="Long ago").add_turn("user", "Hello")
     clock.pass_days(2)
@@ -137,14 +164,16 @@ def test_closed_finding_without_a_time_of_its_resolution_is_not_called_resolved(
 
 def test_failed_checks_of_the_last_report_are_shown(memory: Memory, client: InspectorClient) -> None:
     with smp_memory.open(memory.root, config={"privacy.redaction.enabled": False}) as careless:
-        careless.create_session("shop").add_turn("assistant", "Use AKIAIOSFODNN7EXAMPLE")
+        talk = careless.create_session("shop")
+        talk.add_turn("assistant", "Use AKIAIOSFODNN7EXAMPLE")
+        talk.add_turn("user", "I read it. Let's go with Redis for the cache.")
     assert "Health was not checked" in client.get("/").text
     client.get("/health?check=full")
     page = client.get("/")
     assert "Health was checked" in page.text
     assert "AKIAIOSFODNN7EXAMPLE" not in page.html
     waiting = page.html.split('id="needs"')[1].split("</section>")[0]
-    assert "secret" in waiting.lower()
+    assert 0 < waiting.lower().index("secret") < waiting.index("1 proposal to review")  # problems first
     assert 'href="/health"' in waiting
 
 

@@ -48,6 +48,12 @@ def test_proposals_are_shown_with_the_turn_around_them(session: SessionMemory, c
     assert 'href="/review" aria-current="page"' in client.get("/review").html
 
 
+def test_looking_at_proposals_counts_as_no_use(memory: Memory, session: SessionMemory, client: InspectorClient) -> None:
+    client.get("/review")
+    memory.sync()
+    assert "0 of 2 memories were used" in client.get("/analytics").text
+
+
 def test_kept_proposal_is_stored_in_the_name_of_the_person_and_undo_proposes_it_again(
     session: SessionMemory, client: InspectorClient
 ) -> None:

@@ -182,6 +182,7 @@ def test_home_and_health_link_to_the_memory_until_it_is_settled(client: Inspecto
     assert f'href="{PAGE}"' in health.html
     needs = client.get("/").html.split('id="needs"')[1].split("</section>")[0]
     assert "review/FIND-0001 has two versions" in needs
+    assert "onflicts of a merge" not in needs  # it is said once
     assert f'href="{PAGE}#versions"' in needs
     keep(client, versions(client.get(PAGE))[0])
     assert "has two versions" not in client.get("/").text

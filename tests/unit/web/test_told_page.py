@@ -24,7 +24,7 @@ def session(memory: Memory, clock: Clock) -> SessionMemory:
     made.add_turn("user", PROMPT)
     log(memory, "2026-11-16T14:03:00Z", turn="TURN-0001")
     log(memory, "2026-11-17T11:00:00Z", event="start", relevance=None)
-    log(memory, "2026-11-17T11:30:00Z", ref=None)
+    log(memory, "2026-11-17T11:30:00Z", ref=None, tokens=0)
     return made
 
 
@@ -37,10 +37,11 @@ def log(
     turn: str | None = None,
     relevance: float | None = 0.91,
     session: str = "review",
+    tokens: int = 40,
 ) -> None:
     told = [ToldMemory(ref, 1, relevance)] if ref else []
     with memory.store.state.lock("hooks", "a test", 1.0):
-        note_told(memory.store.state, ToldEvent(at, "claude-code", event, session, turn, told, [], 40))
+        note_told(memory.store.state, ToldEvent(at, "claude-code", event, session, turn, told, [], tokens))
 
 
 def test_page_shows_prompts_and_memories_escaped_newest_first(session: SessionMemory, client: InspectorClient) -> None:
@@ -51,6 +52,15 @@ def test_page_shows_prompts_and_memories_escaped_newest_first(session: SessionMe
     assert "0.91" in page.text
     places = [page.text.index(words) for words in ("Prompt not recorded", "Told nothing.", "Session start", PROMPT)]
     assert places == sorted(places)
+
+
+def test_notice_without_memories_is_not_called_nothing(
+    memory: Memory, session: SessionMemory, client: InspectorClient
+) -> None:
+    log(memory, "2026-11-17T12:00:00Z", ref=None, tokens=135)
+    text = client.get("/told").text
+    assert "135 tokens Told no memory, only a notice of SMP." in text
+    assert text.count("Told nothing.") == 1
 
 
 def test_memory_says_how_often_it_was_told(session: SessionMemory, client: InspectorClient) -> None:

@@ -126,7 +126,7 @@ def set_up_new_store(call: Invocation, root: str) -> dict[str, object] | None:
             call.notify(line)
         return {"work_tree": repository.top, "changed": [change.where for change in changes]}
     except (SMPError, OSError) as error:
-        call.notify(f"git was not set up for this store: {error}. Try again: smp git setup")
+        call.notify(f"git was not set up for this store: {error} Try again: smp git setup")
         return None
 
 

@@ -194,7 +194,7 @@ def _next_steps(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         return
     merging = data["merging"] or {"operation": "", "problem": ""}
     if merging["operation"]:
-        yield "smp git resolve", f"see what the {merging['operation']} that git has begun leaves to decide"
+        yield "smp git resolve", f"settle the conflicts of the {merging['operation']} in progress"
     if merging["problem"]:
         yield "smp git setup", "register the merge driver of this clone"
     if data["notices"]:

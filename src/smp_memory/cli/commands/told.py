@@ -100,7 +100,7 @@ def _lines(call: Invocation, events: list[ShownEvent], ref: str | None) -> Itera
             yield paint("dim", f"  (prompt {event.without_prompt})")
         yield from (_memory_line(each, columns) for each in event.memories if ref in (None, each.ref))
         if not event.memories:
-            yield paint("dim", "    told nothing")
+            yield paint("dim", "    told no memory, only a notice of SMP" if event.event.tokens else "    told nothing")
         yield ""
     yield paint("dim", _footer(call, events, ref))
 

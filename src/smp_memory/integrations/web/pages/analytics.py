@@ -212,7 +212,7 @@ def _evidence(each: RateSuggestion) -> str:
 PARTS: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
     "usage": (
         "Use",
-        "A use is counted when a memory is recalled, found or opened; viewing it here does not count.",
+        "A use is counted when a memory is found, read or put into a context; what hooks tell and viewing it here do not count.",
         _usage,
     ),
     "topics": (

@@ -56,7 +56,7 @@ class Group(NamedTuple):
     title: str
     total: str
     href: str
-    records: list[Record]
+    records: list[tuple[Record, datetime]]  # with the time at which it happened
 
 
 class Alive(NamedTuple):
@@ -91,6 +91,7 @@ class HomeFacts(NamedTuple):
     """What the index says, in one state."""
 
     names: SessionNames
+    memories: dict[str, int]  # without deleted ones, by session
     groups: dict[str, list[Candidate]]
     open: list[Candidate]
     is_open_cut: bool
@@ -102,14 +103,14 @@ class HomeFacts(NamedTuple):
 def home_page(request: PageRequest) -> Response:
     checked = last_check(request)
     found = _found(request, _conflicts(checked))
-    total = sum(each.memories for each in found.names.activity.values())
+    total = sum(found.memories.values())
     told = shown_events(request.memory, limit=_MOST_TOLD) if total else []
     return page(
         request,
         "home.html",
         "Home",
         "home",
-        is_empty=not total,
+        is_empty=not any(each.memories for each in found.names.activity.values()),
         total=total,
         session_count=len(found.names.activity),
         needs=_needs(request, found, checked) if total else [],
@@ -133,6 +134,7 @@ def _found(request: PageRequest, conflicts: list[str]) -> HomeFacts:
     kinds = names_where("is_open_until_closed")
     with index.snapshot(all_sessions=True):
         names = SessionNames(request.memory.store)
+        memories = _memories(index, names)
         groups = _events(index, since)
         asked = CandidateRequest(types=kinds, limit=MOST_COUNTED, fetch=[PROBLEMS])
         findings = index.candidates(asked)
@@ -148,7 +150,15 @@ def _found(request: PageRequest, conflicts: list[str]) -> HomeFacts:
         if each.author and each.author not in own:
             own.append(each.author)
     is_cut = len(findings.matches) == MOST_COUNTED
-    return HomeFacts(names, groups, opened, is_cut, authors, dict(records), findings.every_problem)
+    return HomeFacts(names, memories, groups, opened, is_cut, authors, dict(records), findings.every_problem)
+
+
+def _memories(index: SearchIndex, names: SessionNames) -> dict[str, int]:
+    """How many memories each session has, deleted ones left out; they are counted only if there are any."""
+    if not any(each.has_deleted for each in names.activity.values()):
+        return {name: each.memories for name, each in names.activity.items()}
+    counts = index.facets(CandidateRequest(), ["session"]).counts["session"]
+    return {name: counts.get(name, 0) for name in names.activity}
 
 
 def _events(index: SearchIndex, since: int) -> dict[str, list[Candidate]]:
@@ -208,13 +218,22 @@ _TITLES = {
 
 def _group(request: PageRequest, found: HomeFacts, name: str) -> Group:
     those, shown = found.groups[name], _shown(request, name)
-    records = [record for each in those[:shown] if (record := found.records.get(each.ref)) is not None]
+    known = [record for each in those[:shown] if (record := found.records.get(each.ref)) is not None]
+    records = [(record, _happened(record, name)) for record in known]
     title = _TITLES.get(name) or f"New {KINDS[name].plural}"
     if name in KINDS:
         href = url("/search", type=name, time="last 7 days", sort="newest")
     else:
         href = "/trash" if name == "deleted" else f"{url('/', all=name)}#{name}"
     return Group(name, title, _counted(len(those), len(those) >= MOST_COUNTED), href, records)
+
+
+def _happened(record: Record, name: str) -> datetime:
+    """When a memory was written, resolved or deleted."""
+    if name == "deleted" and record.deletion is not None:
+        return to_moment(record.deletion.at)
+    at = resolved_at(record) if name == "resolved" else None
+    return record.created if at is None else moment_of(at)
 
 
 def _counted(number: int, is_cut: bool) -> str:
@@ -244,7 +263,7 @@ def _alive(request: PageRequest, found: HomeFacts) -> list[Alive]:
             names.title(name),
             short[name],
             _few(found.authors.get(name, [])),
-            names.activity[name].memories,
+            found.memories[name],
             written[name],
             now - written[name] <= _HOUR,
         )
@@ -266,6 +285,8 @@ def _needs(request: PageRequest, found: HomeFacts, checked: Checked | None) -> l
         for ref in _conflicts(checked)
         if _is_open(request, found.records.get(ref), checked)
     ]
+    is_named = bool(needs)  # then the check that found the versions need not be named, too
+    needs += _failed(checked, PROBLEM)
     search = _proposals(request, found.names)
     if search.found:
         more = " or more" if search.searched < search.sessions else ""
@@ -276,10 +297,14 @@ def _needs(request: PageRequest, found: HomeFacts, checked: Checked | None) -> l
         needs.append(Need(f"{said} of the files cannot be read", "/health?check=quick", "Health"))
     if request.memory.config.notices():
         needs.append(Need("Settings of this store wait for your trust, see above", "/health", "Health"))
-    for each in [] if checked is None else checked.report.checks:
-        if each.severity in (PROBLEM, WARNING) and not each.skipped:
-            needs.append(Need(f"{each.title[:1].upper()}{each.title[1:]}", "/health", "Health"))
-    return needs
+    return needs + _failed(checked, WARNING, but="conflicts" if is_named else "")
+
+
+def _failed(checked: Checked | None, severity: str, but: str = "") -> list[Need]:
+    """The checks of the last report that failed so."""
+    checks = [] if checked is None else checked.report.checks
+    failed = [each for each in checks if each.severity == severity and not each.skipped and each.name != but]
+    return [Need(f"{each.title[:1].upper()}{each.title[1:]}", "/health", "Health") for each in failed]
 
 
 def _conflicts(checked: Checked | None) -> list[str]:

@@ -74,12 +74,13 @@ def _read(request: PageRequest, after: int) -> ProposalPage:
             break
         read += 1
         off += not session.config["proposals.enabled"]
-        rows += [_row(session, each) for each in session.proposals(PAGE_PROPOSALS + 1 - len(rows))]
+        found = [(each, session.find(each.turn)) for each in session.proposals(PAGE_PROPOSALS + 1 - len(rows))]
+        rows += [_row(session, each, turn) for each, turn in found if turn is not None]
     return ProposalPage(rows[:PAGE_PROPOSALS], len(rows) > PAGE_PROPOSALS, read, len(sessions) - read, off)
 
 
-def _row(session: SessionMemory, proposal: Proposal) -> ProposalRow:
-    turn, title = session.get(proposal.turn), session_title(session.memory.store, session.id)
+def _row(session: SessionMemory, proposal: Proposal, turn: Record) -> ProposalRow:
+    title = session_title(session.memory.store, session.id)
     before, said, after = (_without_empty_lines(each) for each in surroundings(turn.text, proposal.text, _AROUND))
     return ProposalRow(proposal, turn, shortened(title, _MOST_TITLE), before, said, after)
 
