@@ -180,6 +180,19 @@ def test_init_in_a_work_tree_sets_git_up_and_reports_it(project: Path, capsys: p
     assert attribute(".bmad/sessions/active/s1/decisions.yaml") == "smp"
 
 
+def test_init_outside_a_work_tree_suggests_the_name_of_gits_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "gitconfig"
+    settings.write_text("[user]\n\tname = Ada Lovelace\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert main(["init"]) == 0
+    assert "smp session new --user 'Ada Lovelace' --project outside" in capsys.readouterr().out
+
+
 def test_init_with_no_git_leaves_the_repository_alone(project: Path) -> None:
     before = tree(project)
     assert main(["init", "--no-git"]) == 0

@@ -171,8 +171,9 @@ _INCLUDE = re.compile(r"^[ \t]*\[include", re.MULTILINE | re.IGNORECASE)
 class WorkTree:
     """What the files of a clone say about the merging of a store. Reading them costs no process, so `smp` alone can do it."""
 
-    def __init__(self, top: str) -> None:
+    def __init__(self, top: str, root: str) -> None:
         self.top = top
+        self._root = root
         self._folder = os.path.join(top, ".git")
         if not os.path.isdir(self._folder):  # a further work tree, or a submodule
             named = _text(self._folder).partition("gitdir:")[2].strip()
@@ -181,18 +182,23 @@ class WorkTree:
     @classmethod
     def with_driver(cls, root: str) -> Self | None:
         """The work tree of a store whose attributes name the merge driver; None for any other store."""
-        folder, is_named = os.path.realpath(root), False
+        root = os.path.realpath(root)
+        folder, is_named = root, False
         while True:
             is_named = is_named or _USES_DRIVER.search(_text(os.path.join(folder, ".gitattributes"))) is not None
             if os.path.lexists(os.path.join(folder, ".git")):
-                return cls(folder) if is_named else None
+                return cls(folder, root) if is_named else None
             folder, below = os.path.dirname(folder), folder
             if folder == below:
                 return None
 
     @property
     def operation(self) -> str:
-        return operation_in(self._folder)[0]
+        """What git is in the middle of. A stash that was applied leaves conflicts without a name, and git is asked for them."""
+        found = operation_in(self._folder)[0]
+        if not found and self._folder and os.path.lexists(os.path.join(self._folder, "AUTO_MERGE")):
+            found = "merge" if Repository(self.top).unmerged(self._root) else ""
+        return found
 
     def driver_problem(self) -> str:
         """Why git cannot use the merge driver: no configuration file of git has it, or its program is gone; empty if it can."""

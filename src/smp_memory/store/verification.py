@@ -212,22 +212,24 @@ class _Repair:
             if new != old:
                 contents[name] = new
         if contents or self._actions:
-            info.generation += 1
             info.incomplete = []
-            info.seq = max(info.seq, self._session_history.seq)
-            info.numbers = {**info.numbers, **self._session_history.numbers}
             self._add_info(contents, info)
             self._rewrite(contents)
         return self._actions
 
     def edit(self, edit: FileEdit) -> list[str]:
-        """Rewrite the files that `edit` changes; what it drops is quarantined."""
+        """Rewrite the files that `edit` changes; what it drops is quarantined, and `validate` does not miss it."""
         contents: dict[str, bytes | None] = {}
         for name, old, layout in stored_files(self._session):
             new, dropped = edit(name, old, layout)
             self._quarantined += [(name, each) for each in dropped]
             if new != old:
                 contents[name] = new
+        if contents and self._session.metadata_conflict() is None:
+            try:
+                self._add_info(contents, self._session.info())
+            except SessionCorrupt:
+                pass  # `repair` writes it anew
         if contents:
             self._rewrite(contents)
         return self._actions
@@ -243,6 +245,10 @@ class _Repair:
         self._session.writer.reconcile()
 
     def _add_info(self, contents: dict[str, bytes | None], info: SessionInfo) -> None:
+        """Write the metadata anew, with the counters of what the files held."""
+        info.generation += 1
+        info.seq = max(info.seq, self._session_history.seq)
+        info.numbers = {**info.numbers, **self._session_history.numbers}
         data = self._layout.encode_info(info)
         if self._layout.info_file:
             contents[self._layout.info_file] = data

@@ -177,14 +177,17 @@ class Resolution:
             "removed" if kept is None else _values(_differing(conflict.side(side), others[0]) if side else kept.items())
         )
         self.kept.append({"ref": conflict.ref, "kept": side or "own", "fields": kept, "others": [each.to_dict() for each in others], "actions": actions})  # fmt: skip
-        self.lines.append(safe(f"{paint('green', '✓')} {conflict.ref}: kept {f'{side}, ' if side else ''}{said}"))
+        self._add(f"{paint('green', '✓')} ", f"{conflict.ref}: kept {f'{side}, ' if side else ''}{said}")
         for other in others:
-            self.lines.append(
-                safe(
-                    f"  not {other.name}, {'removed' if other.fields is None else _values(_differing(other, conflict.sides[other is conflict.sides[0]]))}"
-                )
-            )
-        self.lines.append(f"  {_way_back(conflict, others, has_quarantine=bool(actions))}")
+            values = _values(_differing(other, conflict.sides[other is conflict.sides[0]]))
+            self._add("  ", f"not {other.name}, {'removed' if other.fields is None else values}")
+        for line in _way_back(conflict, others, has_quarantine=bool(actions)):
+            self._add("  ", line)
+
+    def _add(self, mark: str, text: str) -> None:
+        """Say something about a choice, on several lines if it is long."""
+        first, *more = wrap(safe(text), self._columns - 4)
+        self.lines += [f"{mark}{first}", *(f"    {each}" for each in more)]
 
     def walk(self, conflicts: list[GitConflict]) -> None:
         """Ask at the terminal, conflict by conflict."""
@@ -260,14 +263,14 @@ def _values(fields: Iterable[tuple[str, Any]]) -> str:
     return ", ".join(said)
 
 
-def _way_back(conflict: GitConflict, others: list[Side], *, has_quarantine: bool) -> str:
+def _way_back(conflict: GitConflict, others: list[Side], *, has_quarantine: bool) -> list[str]:
     if conflict.kind == FIELDS:
         fields = [(name, value) for each in others[:1] for name, value in (each.fields or {}).items()]
         is_short = len(fields) == 1 and isinstance(fields[0][1], str) and fields[0][1].isalnum()
         change = f" {fields[0][0]}={fields[0][1]}" if is_short else ""
-        return f"All versions: smp history {conflict.ref}. To take the other: smp edit {conflict.ref}{change}"
+        return [f"All versions: smp history {conflict.ref}", f"To take the other: smp edit {conflict.ref}{change}"]
     where = "smp quarantine, and " if has_quarantine else ""
-    return f"The other version: {where}the commits of its side have it."
+    return [f"The other version: {where}the commits of its side have it."]
 
 
 # -- the end
@@ -287,11 +290,14 @@ def _finish(call: Invocation, repository: Repository, resolution: Resolution, *,
     operation = repository.operation()[0]
     lines = list(resolution.lines)
     lines += [each for each in actions if "allocated twice" in each or "quarantine" in each]
-    lines += [_by_hand(path, unmerged[path]) for path in foreign]
+    lines += [line for path in foreign for line in _by_hand(path, unmerged[path])]
     if left:
-        lines += [f"{plural(len(left), 'conflict')} left. {_HOW}"]
+        lines += [
+            f"{plural(len(left), 'conflict')} left. Choose: smp git resolve",
+            "In a script: smp git resolve ID --take SIDE",
+        ]
     elif not marked and not foreign:
-        lines += _ended(repository, store, operation, unmerged)
+        lines += _ended(repository, store, operation, unmerged, call.screen.width or _COLUMNS)
     data = {
         "resolved": resolution.kept,
         "open": [each.to_dict() for each in left],
@@ -304,21 +310,24 @@ def _finish(call: Invocation, repository: Repository, resolution: Resolution, *,
     return 1 if left or marked or foreign else 0
 
 
-_HOW = "Choose: smp git resolve, or in a script: smp git resolve ID --take SIDE"
-
-
-def _by_hand(path: str, ids: dict[int, str]) -> str:
-    """The next step for a file that git alone can settle."""
+def _by_hand(path: str, ids: dict[int, str]) -> list[str]:
+    """The next steps for a file that git alone can settle."""
     shown = shlex.quote(path)
     if {2, 3} <= ids.keys():
-        return f"{safe(path)} is no file of a session. Keep one side: git checkout --ours -- {shown} (or --theirs), then: git add {shown}"
+        steps = [f"  Keep one side (or --theirs): git checkout --ours -- {shown}", f"  Then: git add {shown}"]
+        return [f"{safe(path)} is no file of a session.", *steps]
     gone = OURS if 2 not in ids else THEIRS
-    return f"{safe(path)} was deleted by {gone} and changed by the other side. Delete it: git rm -- {shown}. Keep it: git add -- {shown}"
+    steps = [f"  Delete it: git rm -- {shown}", f"  Keep it: git add -- {shown}"]
+    return [f"{safe(path)} was deleted by {gone}", "  and changed by the other side.", *steps]
 
 
-def _ended(repository: Repository, store: ConflictedStore, operation: str, unmerged: Iterable[str]) -> Iterator[str]:
+def _ended(
+    repository: Repository, store: ConflictedStore, operation: str, unmerged: Iterable[str], columns: int
+) -> Iterator[str]:
     if not unmerged and not operation:
         yield "Nothing is left to decide."
         return
     add = f"git add {store.below or '.'} && " if unmerged else ""
-    yield f"Nothing is left to decide. Next, in {repository.top}: {add}{_CONTINUE.get(operation, 'git status')}"
+    said = f"Nothing is left to decide. Next, in {safe(repository.top)}:"
+    yield from [said] if len(said) <= columns else ["Nothing is left to decide. Next, in", f"  {safe(repository.top)}:"]
+    yield f"  {add}{_CONTINUE.get(operation, 'git status')}"

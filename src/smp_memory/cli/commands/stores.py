@@ -107,7 +107,7 @@ def _names_here(memory: Memory) -> tuple[str, str]:
 
     folder = os.getcwd() if scheme_of(memory.root) else os.path.dirname(memory.root)
     repository = Repository.find(folder)
-    user = repository.setting("user.name") if repository is not None else ""
+    user = (repository or Repository(os.getcwd())).setting("user.name")
     start = folder if repository is not None else os.getcwd()
     return _quoted(user or getuser()), _quoted(project_name(start) or "project")
 
