@@ -94,7 +94,7 @@ def test_need_for_a_decision_is_linked_and_else_one_line_says_so(memory: Memory,
 def test_failed_checks_of_the_last_report_are_shown(memory: Memory, client: InspectorClient) -> None:
     with smp_memory.open(memory.root, config={"privacy.redaction.enabled": False}) as careless:
         careless.create_session("shop").add_turn("assistant", "Use AKIAIOSFODNN7EXAMPLE")
-    assert "Health was not checked" in client.get("/").text
+    assert "Health has not been checked" in client.get("/").text
     client.get("/health?check=full")
     page = client.get("/")
     assert "Health was checked" in page.text

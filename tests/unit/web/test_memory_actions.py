@@ -153,7 +153,7 @@ def test_undo_of_an_edit_is_refused_after_another_change(session: SessionMemory,
     assert undo is not None
     answer = client.post(undo[1])
     assert answer.status == 409
-    assert "was changed again since, to revision 3" in answer.text
+    assert "has been changed again, to revision 3" in answer.text
     assert session.get("DEC-0001").rationale == "Theirs"
 
 

@@ -94,7 +94,7 @@ def test_filters_by_type_author_and_open(session: SessionMemory, client: Inspect
     assert _ids(client.get("/session/review?author=veritas").html) == ["FIND-0002", "FIND-0001"]
     assert _ids(client.get("/session/review?open=1").html) == ["FIND-0001"]
     assert _ids(client.get("/session/review?open=1&type=decision").html) == []
-    assert "No memory meets these filters" in client.get("/session/review?author=nobody").text
+    assert "No memory matches these filters" in client.get("/session/review?author=nobody").text
 
 
 def test_deleted_memories_are_shown_only_when_asked_for(session: SessionMemory, client: InspectorClient) -> None:

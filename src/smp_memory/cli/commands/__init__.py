@@ -15,7 +15,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         {
             "status": ("status", "Show the store, what it holds and what to do next"),
             "init": ("stores", "Create a store below this folder"),
-            "web": ("servers", "Look into the store in a browser"),
+            "web": ("servers", "Show the store in a browser"),
             "demo": ("demo", "Run a demo: agents write, one is killed, nothing is lost"),
             "install": ("install", "Install hooks and the MCP server in a coding agent or BMAD"),
             "trust": ("stores", "Let hooks use the store of this project"),

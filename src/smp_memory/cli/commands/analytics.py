@@ -52,7 +52,7 @@ def analytics_arguments(parser: Parser) -> None:
 
 
 def run_analytics(call: Invocation) -> None:
-    """Show what is used, topic trends, what followed from decisions, what will happen, and decay rates that use suggests.
+    """Show what is used, topic trends, the effects of decisions, forecasts, and decay rates that fit the use.
 
     It covers all sessions unless --session names one. It changes nothing, and does not count as use of a memory.
 

@@ -91,7 +91,7 @@ index_arguments = add_scope
 def run_index(call: Invocation) -> None:
     """Print a lookup index of a session as JSON, in the form of index.json of the original designs.
 
-    It is made when it is asked for; SMP neither keeps nor reads an index.json.
+    It is built on request; SMP neither keeps nor reads an index.json.
 
     Examples:
       smp index --json

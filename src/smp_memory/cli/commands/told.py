@@ -30,13 +30,13 @@ def told_arguments(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", nargs="?", help=f"only when this memory was told: {ID_HELP}")
     parser.add_argument("--limit", type=positive_int, metavar="N", default=_NEWEST, help=f"the newest N (default: {_NEWEST})")  # fmt: skip
 
-    parser.add_argument("--prompt", metavar="TEXT", help="whether the memory would be told at this prompt now, why, and what would change that")  # fmt: skip
+    parser.add_argument("--prompt", metavar="TEXT", help="say whether the memory would be told at this prompt now, why, and what would change that")  # fmt: skip
 
 
 def run_told(call: Invocation) -> None:
     """Show what hooks told agents: each prompt with the memories that were told or pointed at, the newest last.
 
-    The number after a memory is its relevance to the prompt. The log holds ids only; `smp config set hooks.log_told false` turns it off.
+    The number after a memory is its relevance to the prompt. The log contains only ids; `smp config set hooks.log_told false` turns it off.
 
     Examples:
       smp told

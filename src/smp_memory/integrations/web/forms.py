@@ -184,7 +184,7 @@ class Target(NamedTuple):
     def check_confirmed(self, name: str) -> None:
         """Raise unless the person typed the name of what goes for good."""
         if self.given("confirm") != name:
-            raise InvalidRecord(f"confirm: type {name} exactly as it stands here. Nothing was done.", field="confirm")
+            raise InvalidRecord(f"confirm: type {name} exactly as it is shown here. Nothing was done.", field="confirm")
 
     def expected_revision(self) -> int:
         """The revision that the form was made from."""
@@ -205,7 +205,7 @@ class Target(NamedTuple):
                 self.session_again().update(after.id, after.revision, by=self.author, **before)
             except Conflict as error:
                 raise Conflict(
-                    f"{after.id} was changed again since, to revision {error.details.get('revision')}. Undoing would overwrite "
+                    f"{after.id} has been changed again, to revision {error.details.get('revision')}. Undoing would overwrite "
                     "that change, so nothing was done. Its history shows both; edit it to put back what you want.",
                     **error.details,
                 ) from error

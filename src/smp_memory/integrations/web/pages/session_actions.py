@@ -270,7 +270,7 @@ def _show_purge(target: SessionTarget) -> Form:
 
 def _run_purge(target: SessionTarget) -> Response:
     if target.given("confirm") != target.id:
-        raise InvalidRecord(f"confirm: type {target.id} exactly as it stands here. Nothing was done.", field="confirm")
+        raise InvalidRecord(f"confirm: type {target.id} exactly as it is shown here. Nothing was done.", field="confirm")
     purged = target.memory.purge_session(target.id, target.given("reason"), by=target.author)
     text = f"Session {target.id} is removed for good, {size_text(purged.bytes)}."
     return done(target.request, "/trash", " ".join([text, *redaction_sentence(purged.redacted)]))
