@@ -241,7 +241,9 @@ def read_token(path: str) -> str:
             _create_token(disk, target)
         status = disk.stat(target)
         if status is not None and os.name == "posix" and status.st_mode & 0o077:
-            raise InvalidConfig(f"{path}: other users may read this token. Restrict it to yourself: chmod 600 {path}", path=path)
+            raise InvalidConfig(
+                f"{path}: other users may read this token. Restrict it to yourself: chmod 600 {path}", path=path
+            )
         token = disk.read(target).decode("ascii", "replace").strip()
     except OSError as error:
         raise from_os_error(error, path, "reading the token") from error

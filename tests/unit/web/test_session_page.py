@@ -284,7 +284,7 @@ def test_breakdown_of_a_large_session_is_computed_when_asked_for(
     monkeypatch.setattr("smp_memory.integrations.web.pages.session.MOST_FOR_SIZE_REPORT", 1)
     session.add_turn("user", "one")
     session.add_turn("user", "two")
-    assert "Show what takes the room (reads 2 memories)" in client.get("/session/review").text
+    assert "Show what takes up the space (reads 2 memories)" in client.get("/session/review").text
     assert "conversation" in client.get("/session/review?sizes=1").text
 
 

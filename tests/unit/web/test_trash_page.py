@@ -85,7 +85,7 @@ def test_failure_to_restore_is_said_and_the_rest_is_restored(memory: Memory, cli
 
 
 def test_restoring_without_a_choice_changes_nothing_and_says_so(client: InspectorClient) -> None:
-    assert "Nothing was chosen" in client.done("/trash/restore").text
+    assert "Nothing was selected" in client.done("/trash/restore").text
 
 
 def test_restoring_needs_the_token_of_forms(memory: Memory, client: InspectorClient) -> None:

@@ -200,7 +200,7 @@ def _run_by_ids(call: Invocation, verb: str, would: str, done: str, each: str) -
 def trash_arguments(parser: Parser) -> None:
     parser.default_session = "all of them; with --empty the one written last"
     parser.add_argument("--empty", action="store_true", help="remove for good what has been in the trash long enough")
-    parser.add_argument("--older-than", type=float, metavar="DAYS", help="with --empty: what was in the trash for this many days (default: the setting lifecycle.purge_days)")  # fmt: skip
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="with --empty: what has been in the trash for this many days (default: the setting lifecycle.purge_days)")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 

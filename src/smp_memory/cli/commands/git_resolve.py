@@ -311,7 +311,7 @@ def _by_hand(path: str, ids: dict[int, str]) -> str:
     """The next step for a file that git alone can settle."""
     shown = shlex.quote(path)
     if {2, 3} <= ids.keys():
-        return f"{safe(path)} is no file of a session. Keep one side: git checkout --ours -- {shown} (or --theirs), then: git add {shown}"
+        return f"{safe(path)} is not a file of a session. Keep one side: git checkout --ours -- {shown} (or --theirs), then: git add {shown}"
     gone = OURS if 2 not in ids else THEIRS
     return f"{safe(path)} was deleted by {gone} and changed by the other side. Delete it: git rm -- {shown}. Keep it: git add -- {shown}"
 

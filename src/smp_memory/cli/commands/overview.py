@@ -202,7 +202,7 @@ summary_arguments = _arguments
 
 
 def run_summary(call: Invocation) -> None:
-    """Show the most important memories on a page: active decisions, open findings, preferences, topics, counts.
+    """Show the most important memories on one page: active decisions, open findings, preferences, topics, counts.
 
     It consists of texts of the memories themselves; no text is generated.
 

@@ -323,7 +323,7 @@ mute_arguments = _ids_argument
 
 
 def run_mute(call: Invocation) -> None:
-    """Turn memories off for recall: hooks, contexts and digests do not tell them to agents. Searches find them.
+    """Turn memories off for recall: hooks, contexts and digests do not tell them to agents. Searches still find them.
 
     `smp list --where muted=true` lists them.
 
