@@ -159,7 +159,9 @@ class MemoryManager:
         else:
             session = self._current
         if not least <= len(args) <= most:
-            raise InvalidRecord(f"arguments: {most} are taken besides the session, not {len(args)}.", field="arguments")
+            raise InvalidRecord(
+                f"arguments: at most {most} are allowed besides the session, not {len(args)}.", field="arguments"
+            )
         return session, args
 
     # -- sessions: 001 §10.1, 003 §5.2 and §10.2, 004 §4.1

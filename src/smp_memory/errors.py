@@ -234,8 +234,8 @@ _SYMLINK = {errno.ELOOP}
 _TRANSIENT = {  # the call may succeed later; advice for the user
     errno.EMFILE: "This process has too many files open; close some, or raise the limit (ulimit -n), and repeat.",
     errno.ENFILE: "Too many files are open on this machine; repeat when there are fewer.",
-    errno.ENOMEM: "There is too little memory; repeat when there is more.",
-    errno.EINTR: "It was interrupted; repeat it.",
+    errno.ENOMEM: "The machine is short of memory; repeat when there is more.",
+    errno.EINTR: "The call was interrupted; repeat it.",
     errno.EAGAIN: "Repeat it.",
     getattr(errno, "ESTALE", -1): "The file was replaced on the file server; repeat it.",
 }
@@ -283,7 +283,7 @@ def done_before_failure(error: Exception, what: str, path: str) -> DurabilityUnk
     cause = error if isinstance(error, OSError) else error.__cause__
     reason = cause.strerror if isinstance(cause, OSError) else str(error)
     return DurabilityUnknown(
-        f"{what}, but a later step failed ({reason}). It may be lost after a crash; check the disk and look at the store before you repeat it.",
+        f"{what}, but a later step failed ({reason}). It may be lost after a crash; check the disk and the store before you repeat the call.",
         path=path,
         errno=getattr(cause, "errno", None),
     )

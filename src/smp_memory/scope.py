@@ -69,7 +69,9 @@ def admit(session: str, used_bytes: int, new_bytes: int, quota_bytes: int) -> No
 def file_features(store: Store) -> FileFeatures:
     """What only a store in files has. Raises NotSupported for others."""
     if store.files is None:
-        raise NotSupported(f"{store.root} is no store in files: it has no layouts and no quarantine.", path=store.root)
+        raise NotSupported(
+            f"{store.root} is not a store in files: it has no layouts and no quarantine.", path=store.root
+        )
     return store.files
 
 

@@ -219,7 +219,7 @@ class NaiveSession:
                 message = f"{id} is not in the cold segment of session {self.session}."
                 raise MemoryNotFound(message, id=id, session=self.session)
             if id in histories:
-                raise DuplicateId(f"There is another memory {id} in session {self.session} by now.", id=id)
+                raise DuplicateId(f"There is now another memory {id} in session {self.session}.", id=id)
         if plan.admit is not None:
             plan.admit(stored.bytes(), sum(cold[id] for id in ids))
         stored.shift(ids, COLD, HOT)

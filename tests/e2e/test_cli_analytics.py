@@ -96,7 +96,7 @@ def test_empty_store_says_how_to_begin(capsys: pytest.CaptureFixture[str], tmp_p
 
 def test_range_of_time_without_memories_is_not_an_empty_store(cli: Terminal) -> None:
     out = cli.ok("analytics", "--time", "2020-01")
-    assert "; memories created 2020-01 (the forecast has all)" in out
+    assert "; memories created 2020-01 (the forecast uses all)" in out
     assert "No memory was created in this time." in out
     assert "No decision was made in this time." in out
     assert "No memory of this time has a topic or a tag." in out

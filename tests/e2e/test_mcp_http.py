@@ -111,7 +111,7 @@ def test_token_file_readable_by_others_or_without_a_token_is_refused(tmp_path: P
     own.chmod(0o600)
     for wrong in ("short", "", "two words that are long enough", "\x00" * 40, "é" * 40):
         own.write_text(wrong)
-        with pytest.raises(smp_memory.errors.InvalidConfig, match="this is no token"):
+        with pytest.raises(smp_memory.errors.InvalidConfig, match="this is not a token"):
             read_token(str(own))
 
 

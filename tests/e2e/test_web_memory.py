@@ -156,7 +156,7 @@ def test_erasure_needs_the_typed_id(visitor: Visitor, session: SessionMemory) ->
     dialog = page.locator("dialog")
     dialog.get_by_label("Type FIND-0001 to confirm").fill("find-0001")
     dialog.get_by_role("button", name="Erase for good").click()
-    page.get_by_text("exactly as it stands here").first.wait_for()
+    page.get_by_text("exactly as it is shown here").first.wait_for()
     assert session.find("FIND-0001") is not None
     page.get_by_label("Type FIND-0001 to confirm").fill("FIND-0001")
     page.get_by_role("button", name="Erase for good").click()
@@ -171,7 +171,7 @@ def test_memory_is_shown_beside_a_list_and_its_actions_work_there(visitor: Visit
     aside = page.locator("#aside")
     aside.get_by_text("Use OAuth 2.0").first.wait_for()
     aside.get_by_role("link", name="Edit", exact=True).wait_for()
-    assert aside.get_by_role("heading", name="Where its bytes are").count() == 0  # only on its own page
+    assert aside.get_by_role("heading", name="Where it is stored").count() == 0  # only on its own page
     width = aside.evaluate("each => [each.scrollWidth, each.clientWidth]")
     assert width[0] <= width[1]
     aside.get_by_role("button", name="Pin").click()

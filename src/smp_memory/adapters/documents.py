@@ -126,7 +126,7 @@ def put(transaction: Transaction, path: str, known: Record | None, fields: dict[
     """Write the fields of a path, if its memory is still as `known`; None if there was none."""
     if strip(fields["content"]) != fields["content"]:
         raise InvalidRecord(
-            "content: has text that was recalled from memory, which is not stored again. Write it in other words.",
+            "content: contains text recalled from memory, which is not stored again. Use other words.",
             field="content",
         )
     if known is None:

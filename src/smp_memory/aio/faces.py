@@ -290,7 +290,7 @@ class AsyncTransaction(Face):
         """Store all writes; called by the end of the `async with` block."""
         if self._is_cut_off:
             raise InvalidRecord(
-                "transaction: a call in it was cancelled, so nothing of it was written; begin a new one.",
+                "transaction: one of its calls was cancelled, so nothing was written; begin a new one.",
                 field="transaction",
             )
         await self._call(self.blocking.commit)

@@ -238,7 +238,7 @@ def add_filters(parser: Parser) -> None:
     add("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
-def add_relation_options(add: Any, used_by: str = "of --related-to and --include-related: ") -> None:
+def add_relation_options(add: Any, used_by: str = "for --related-to and --include-related: ") -> None:
     add("--depth", type=int, metavar="N", help=f"{used_by}the largest number of steps (default: 1)")
     add("--kind", action="extend", type=_names, dest="kinds", metavar="KIND", help=f"{used_by}only this kind of relation; repeat for more")  # fmt: skip
 
@@ -253,7 +253,7 @@ def add_result_options(parser: Parser) -> None:
     add("--offset", type=int, metavar="N", help="skip the first N results: the next page")
     add("--min-relevance", type=float, metavar="N", help="from 0 to 1")
     add("--include-related", action="store_true", default=None, help="show related memories with each result")
-    add("--count-by", action="extend", type=_names, metavar="WHAT", help=f"count all that match, by {_COUNTABLE}")
+    add("--count-by", action="extend", type=_names, metavar="WHAT", help=f"count all matches by {_COUNTABLE}")
     add("--mode", choices=_MODES, help="how relevance is computed (default: default)")
     add("--explain", action="store_true", help="show how the relevance of each result is computed")
 

@@ -142,7 +142,9 @@ class Rights:
         """
         token, project = self.token, project_of(info)
         if token.is_limited and info.id == GLOBAL_SESSION not in token.sessions:
-            raise NotAllowed(f"session: {GLOBAL_SESSION} is for all projects; the token {token.name} does not name it.")
+            raise NotAllowed(
+                f"session: {GLOBAL_SESSION} is for all projects; the token {token.name} does not include it."
+            )
         if not token.is_limited or project in token.project_keys or (before is not None and project == before):
             return
         if not project and info.id in token.sessions:

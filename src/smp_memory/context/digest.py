@@ -78,7 +78,7 @@ def write_digest(scope: Scope, path: str, *, force: bool = False) -> bool:
     try:
         known = disk.read(target) if disk.exists(target) else None
         if known is not None and not is_digest(known) and not force:
-            raise UserError(f"{path} was not made by `smp digest`. --force writes over it.", path=path)
+            raise UserError(f"{path} was not made by `smp digest`. --force overwrites it.", path=path)
         changed = known != data
         if changed:
             _replace(disk, target, data, exists=known is not None)

@@ -184,7 +184,7 @@ class ContextLanes:
             elif trace is not None and last is not None:
                 trace.drop(lane, each, SILENCED, describe_silenced(last))
             elif trace is not None:
-                trace.drop(lane, each, CUT, f"not among the first {len(first)} matches, which alone are judged")
+                trace.drop(lane, each, CUT, f"not among the first {len(first)} matches, and only those are judged")
         return found
 
     def _judged(self, candidates: list[ContextCandidate]) -> dict[str, Judged]:
@@ -257,7 +257,7 @@ class ContextLanes:
         if reason == REPEATED_KEY:
             self._holds(record)
             other = (self._first_of_key or {}).get(_key(record), "")
-            return f"{other or 'another preference'} holds for the key {_key(record)}"
+            return f"{other or 'another preference'} applies to the key {_key(record)}"
         if reason == OTHER_LABELS:
             return f"it is about {record.given.get('topic')}"
         if reason == NOT_FOR_AGENT:

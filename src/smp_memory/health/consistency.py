@@ -316,7 +316,7 @@ class StalenessCheck(Check):
         future = [each for each in records if each._updated > tomorrow and _age(each, now) < -_DAY]
         if future:
             message = f"{_are(future, 'memory', 'memories')} dated in the future: {_named(future)}."
-            advice = "The clock was wrong when they were written, or they were imported so."
+            advice = "The clock was wrong when they were written, or they were imported that way."
             yield self._issue(session.id, "future", future, message, advice)
         yield from self._faded(session, records)
 

@@ -294,7 +294,7 @@ def _select_fixes(fix: bool | Iterable[str], report: HealthReport) -> list[str]:
     names = tuple(FIXES) if fix is True else (fix,) if isinstance(fix, str) else tuple(fix or ())
     for name in names:
         if name not in FIXES:
-            raise InvalidRecord(f"fix: {name!r} is not a safe fix; there are {', '.join(FIXES)}.", field="fix")
+            raise InvalidRecord(f"fix: {name!r} is not a safe fix; use one of {', '.join(FIXES)}.", field="fix")
     return [name for name in FIXES if name in names and name in report.fixes]
 
 

@@ -184,7 +184,7 @@ def files(path: str | None, options: ImportOptions) -> list[ImportFile]:
     """All files with memories of the project at a path, or of the one that the project's folder is in."""
     start = path or options.places.project
     if not os.path.isdir(start):
-        raise UserError(f"{start} is not a folder; BMAD: give the folder of a project.", path=start)
+        raise UserError(f"{start} is not a folder; for BMAD, give the folder of a project.", path=start)
     project = find_project(start)
     if project is None:
         raise UserError(

@@ -106,7 +106,7 @@ def importer_named(name: str) -> Importer:
         if each.name == name:
             return each
     raise UserError(
-        f"There is no importer {name}. There are: {', '.join(each.name for each in IMPORTERS)}.", field="name"
+        f"There is no importer {name}. Use one of: {', '.join(each.name for each in IMPORTERS)}.", field="name"
     )
 
 

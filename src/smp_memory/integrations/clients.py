@@ -241,13 +241,15 @@ def read_token(path: str) -> str:
             _create_token(disk, target)
         status = disk.stat(target)
         if status is not None and os.name == "posix" and status.st_mode & 0o077:
-            raise InvalidConfig(f"{path}: others may read this token. Make it yours alone: chmod 600 {path}", path=path)
+            raise InvalidConfig(
+                f"{path}: other users may read this token. Restrict it to yourself: chmod 600 {path}", path=path
+            )
         token = disk.read(target).decode("ascii", "replace").strip()
     except OSError as error:
         raise from_os_error(error, path, "reading the token") from error
     if len(token) < _MIN_TOKEN_CHARACTERS or not token.isprintable() or " " in token or "\ufffd" in token:
         raise InvalidConfig(
-            f"{path}: this is no token; it needs {_MIN_TOKEN_CHARACTERS} characters or more. Remove the file, and a new one is made.",
+            f"{path}: this is not a token; a token has at least {_MIN_TOKEN_CHARACTERS} characters. Remove the file, and a new one is created.",
             path=path,
         )
     return token

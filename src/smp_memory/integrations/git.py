@@ -325,7 +325,7 @@ def program_here() -> str:
 def _read(path: str) -> str:
     """The text of a file; '' if it does not exist. A symbolic link or anything but a regular file is refused."""
     if os.path.islink(path):
-        raise UserError(f"{path} is a symbolic link. It was not changed; replace it by a regular file.", path=path)
+        raise UserError(f"{path} is a symbolic link. It was not changed; replace it with a regular file.", path=path)
     try:
         data = plain_bytes(path, _LARGEST_BYTES + 1, flags=getattr(os, "O_NOFOLLOW", 0))
         if len(data) > _LARGEST_BYTES:

@@ -128,7 +128,7 @@ def _mode_of_earlier(disk: Disk, path: str) -> int:
     if not modes.S_ISREG(status.st_mode):
         raise InvalidFormat(f"{path}: is a link, a folder or a device, not a plain file. Name another file.", path=path)
     if disk.read(path, 0, len(_BEGINNING)) != _BEGINNING:
-        raise InvalidFormat(f"{path}: holds no metrics of SMP, so it is not replaced. Name another file.", path=path)
+        raise InvalidFormat(f"{path}: contains no metrics of SMP, so it is not replaced. Name another file.", path=path)
     return modes.S_IMODE(status.st_mode)
 
 

@@ -268,7 +268,7 @@ def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicate
 def merge_duplicates(session: OpenSession, group: Duplicates, by: str | None) -> Record:
     """Merge near-duplicates into the first memory of the group, in one transaction; the others go to the trash."""
     if not isinstance(group, Duplicates):
-        raise InvalidRecord(f"group: give one of those that duplicates() finds, not {repr(group)[:60]}.", field="group")
+        raise InvalidRecord(f"group: give a group that duplicates() found, not {repr(group)[:60]}.", field="group")
     merge, author, limit = merged(group), by or session.author, session.content_limit
     operations: list[Operation] = [Update(merge.keep, merge.changes, author, merge.revisions[merge.keep], limit)]
     for id, reason in merge.remove:

@@ -436,7 +436,9 @@ def _check_criteria(scope: Scope, criteria: dict[str, Any]) -> dict[str, Any]:
     """The criteria as options of a query; refused if they order or limit, or if they select everything."""
     wrong = next((name for name in criteria if name in _NOT_CRITERIA), None)
     if wrong is not None:
-        raise InvalidQuery(f"{wrong}: not a criterion: all matches are selected. Give narrower criteria.", field=wrong)
+        raise InvalidQuery(
+            f"{wrong}: not allowed here, because all matches are selected. Give narrower criteria.", field=wrong
+        )
     given = {name: value for name, value in criteria.items() if name not in ("include_deleted", "include_expired")}
     if isinstance(given.get("text"), str):
         given["text"] = _require_all_words(given["text"])

@@ -127,7 +127,7 @@ def maintain(
     """Run the tasks that are due; `only` names tasks to run whether they are due or not."""
     unknown = next((name for name in only or () if name not in EVERY), None)
     if unknown is not None:
-        raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
+        raise InvalidRecord(f"only: {unknown!r} is not a task; use one of {', '.join(EVERY)}.", field="only")
     store = scope.store
     store.check_open()
     if not dry_run:

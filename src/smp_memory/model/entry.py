@@ -252,7 +252,7 @@ def check_json(field: str, value: Any, depth: int = 0) -> Any:
     if kind is int and value.bit_length() > INTEGER_BITS_LIMIT:
         raise InvalidRecord(f"{field}: a number of more than 600 digits cannot be stored.", field=field)
     if kind is float and not isfinite(value):
-        raise InvalidRecord(f"{field}: {value} is not a number that a file can hold.", field=field)
+        raise InvalidRecord(f"{field}: {value} cannot be stored as a number.", field=field)
     if kind is dict or kind is list:
         if depth >= DEPTH_LIMIT:
             raise InvalidRecord(f"{field}: nested deeper than {DEPTH_LIMIT} levels.", field=field, limit=DEPTH_LIMIT)

@@ -173,7 +173,7 @@ class TokenBook:
             ids = ", ".join(each.id for each in found)
             raise InvalidRecord(f"token: several are called {name}; name one by its id: {ids}.", field="token")
         raise InvalidRecord(
-            f"token: there is none {name!r} that is not revoked. `smp token list` lists all.", field="token"
+            f"token: there is no {name!r}, or it is revoked. `smp token list` lists all.", field="token"
         )
 
 

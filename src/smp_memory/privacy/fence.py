@@ -184,7 +184,7 @@ def without_recalled(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     for group in kind.required:
         if any(name in data for name in group) and not any(kept.get(name) for name in group if name in data):
             raise InvalidRecord(
-                f"{group[0]}: contains only text that was recalled from memory, which is not stored again. "
+                f"{group[0]}: contains only text recalled from memory, which is not stored again. "
                 "Leave it out, or add new text.",
                 field=group[0],
             )

@@ -78,7 +78,7 @@ def search_with_archives(
     """
     store = scope.store
     if query.aggregations and query.include_archived:
-        raise InvalidQuery("aggregations: not possible together with include_archived.", field="aggregations")
+        raise InvalidQuery("aggregations: cannot be combined with include_archived.", field="aggregations")
     end = query.offset + query.limit
     wide = copy.copy(query)
     wide.offset, wide.limit = 0, end

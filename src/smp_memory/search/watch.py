@@ -51,7 +51,7 @@ def watch(
         or not 0 <= pause_seconds <= _MAX_PAUSE_SECONDS
     ):
         raise InvalidQuery(
-            f"pause: must be seconds from 0 to {_MAX_PAUSE_SECONDS}, not {pause_seconds!r}.", field="pause"
+            f"pause: must be a number of seconds from 0 to {_MAX_PAUSE_SECONDS}, not {pause_seconds!r}.", field="pause"
         )
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     known = _KnownMemories()

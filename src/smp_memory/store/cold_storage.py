@@ -302,7 +302,7 @@ def _check_complete(session: FileSession, contents: ColdContents, id: str, rows:
 
 
 def _taken(session: FileSession, id: str) -> DuplicateId:
-    return DuplicateId(f"There is another memory {id} in session {session.session} by now. Nothing was changed.", id=id)
+    return DuplicateId(f"There is now another memory {id} in session {session.session}. Nothing was changed.", id=id)
 
 
 def _make_room(session: FileSession, reader: SessionReader, id: str, edit: SessionEdit) -> None:

@@ -110,7 +110,7 @@ def undelete_session(store: FileStore, session: str) -> SessionHead:
         deleted = _all_deleted(archives, session)[-1]
         if archives.is_live(session) or archives.is_archived(session):
             raise SessionExists(
-                f"There is a session {session} by now; delete or rename that one first. Nothing was changed.",
+                f"There is now another session {session}; delete or rename that one first. Nothing was changed.",
                 session=session,
             )
         packed = archives.trash_archive_path(deleted.path)

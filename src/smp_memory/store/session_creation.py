@@ -250,7 +250,7 @@ def _place_cold(store: FileStore, source: str, target: str, session: str) -> Non
     """Move a cold segment beside the sessions; it belongs to nobody until the session is there. A crash may have left the same one."""
     if store.disk.exists(target) and store.disk.read(target) != store.disk.read(source):
         raise SessionExists(
-            f"{target} holds memories of another session {session}; nothing was stored.", session=session
+            f"{target} contains memories of another session {session}; nothing was stored.", session=session
         )
     store.disk.move(source, target)
     for folder in (os.path.dirname(target), os.path.dirname(source)):  # before the session itself is there

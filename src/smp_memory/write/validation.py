@@ -150,7 +150,7 @@ def plain(field: str, value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, float):
         if not isfinite(value):
-            raise InvalidRecord(f"{field}: {value} is not a number that a file can hold.", field=field)
+            raise InvalidRecord(f"{field}: {value} cannot be stored as a number.", field=field)
         return value
     if depth >= DEPTH_LIMIT:
         raise InvalidRecord(f"{field}: nested deeper than {DEPTH_LIMIT} levels.", field=field, limit=DEPTH_LIMIT)

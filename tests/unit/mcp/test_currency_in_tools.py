@@ -34,7 +34,7 @@ def test_recall_names_successors_and_counts_what_does_not_hold(memory: Any, call
     assert data["not_valid"] == 1
     assert "superseded by s/DEC-0002" in text
     assert "valid until 2999-01-01" in text
-    assert "1 that are not valid now" in text
+    assert "1 not valid now" in text
     data, _ = recall(caller, query="MySQL", include_expired=True)
     assert len(data["items"]) == 3
 

@@ -142,7 +142,7 @@ def test_name_of_several_tokens_is_refused() -> None:
     with pytest.raises(InvalidRecord, match="t-a, t-b"):
         book.named("ci", NOW)
     assert book.named("t-a", NOW).id == "t-a"
-    with pytest.raises(InvalidRecord, match="there is none"):
+    with pytest.raises(InvalidRecord, match="there is no "):
         book.named("nobody", NOW)
 
 

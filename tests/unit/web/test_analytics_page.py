@@ -31,7 +31,7 @@ def test_figures_of_use_topics_decisions_and_forecast_are_true(
     assert "1 topic" in topics
     assert "login" in topics
     impact = client.get("/analytics?part=impact").text
-    assert "Something followed from 1 of 1 decision" in impact
+    assert "Effects were found for 1 of 1 decision" in impact
     assert "resolves review/FIND-0001" in impact
     assert "review" in client.get("/analytics?part=forecast").text
     assert "0 of 1" in client.get("/analytics?part=decay").text

@@ -110,7 +110,7 @@ def test_sessions_of_the_last_day_have_title_and_authors(memory: Memory, client:
 def test_need_for_a_decision_is_linked_and_else_one_line_says_so(memory: Memory, client: InspectorClient) -> None:
     session = memory.create_session("shop")
     session.add_decision("Use OAuth")
-    known = "Nothing is known to wait for you. Health was not checked yet: Check now ."
+    known = "Nothing is known to wait for you. Health has not been checked yet: Check now ."
     assert known in client.get("/").text
     client.get("/health?check=quick")
     assert "Nothing is known to wait for you. The quick check left out all or parts of" in client.get("/").text
@@ -167,7 +167,7 @@ def test_failed_checks_of_the_last_report_are_shown(memory: Memory, client: Insp
         talk = careless.create_session("shop")
         talk.add_turn("assistant", "Use AKIAIOSFODNN7EXAMPLE")
         talk.add_turn("user", "I read it. Let's go with Redis for the cache.")
-    assert "Health was not checked" in client.get("/").text
+    assert "Health has not been checked" in client.get("/").text
     client.get("/health?check=full")
     page = client.get("/")
     assert "Health was checked" in page.text

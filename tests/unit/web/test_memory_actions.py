@@ -154,7 +154,7 @@ def test_undo_of_an_edit_is_refused_after_another_change(session: SessionMemory,
     assert undo is not None
     answer = client.post(undo[1])
     assert answer.status == 409
-    assert "was changed again since, to revision 3" in answer.text
+    assert "has been changed again, to revision 3" in answer.text
     assert session.get("DEC-0001").rationale == "Theirs"
 
 
@@ -453,7 +453,7 @@ def test_redact_previews_kinds_without_content_and_redacts(memory: Memory, clien
     page = client.done("/memory/plain/FIND-0001/redact", reason="leaked")
     assert secret not in session.get("FIND-0001").finding
     assert "Redacted 1 memory of plain" in page.text
-    assert "Nothing to take out" in client.get("/memory/plain/FIND-0001/redact").text
+    assert "Nothing to remove" in client.get("/memory/plain/FIND-0001/redact").text
 
 
 def test_erase_needs_the_typed_id_and_shows_a_receipt(
@@ -536,7 +536,7 @@ def test_delete_offers_turns_that_say_the_same(session: SessionMemory, client: I
     session.add_turn("user", SAME)
     session.add_decision(SAME)
     form = client.get("/memory/review/DEC-0002/delete")
-    assert "Delete also 1 turn with the same: review/TURN-0001" in form.text
+    assert "Delete also 1 turn that say the same: review/TURN-0001" in form.text
     assert 'name="echoes" value="1">' in form.html
     assert "TURN-0001" not in client.get("/memory/review/DEC-0001/delete").text
     client.done("/memory/review/DEC-0002/delete")
@@ -556,7 +556,7 @@ def test_erase_takes_turns_that_say_the_same_along_unless_the_box_is_cleared(
     session.add_decision(SAME)
     assert 'name="echoes" value="1" checked>' in client.get("/memory/review/DEC-0002/erase").html
     page = client.done("/memory/review/DEC-0002/erase", confirm="DEC-0002")
-    assert "Turns that say the same and stay" in page.text
+    assert "Turns that say the same and are kept" in page.text
     session.add_decision(SAME)
     client.done("/memory/review/DEC-0003/erase", confirm="DEC-0003", echoes="1")
     assert [record.id for record in session.records()] == ["DEC-0001", "FIND-0001"]

@@ -127,7 +127,7 @@ def test_agent_view_says_that_a_session_is_not_there_and_shows_a_new_one(
         page = client.get(f"/agent?task=rate+limit&session={name}")
         assert page.status == 200
         assert said in page.text
-        assert "Shown here is what an agent in a new session is told." in page.text
+        assert "This is what an agent in a new session is told." in page.text
     assert "in a new session is told" not in client.get("/agent?session=review").text
     assert memory.store.sessions(ARCHIVED, id="away")
 

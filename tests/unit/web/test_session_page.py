@@ -94,7 +94,7 @@ def test_filters_by_type_author_and_open(session: SessionMemory, client: Inspect
     assert _ids(client.get("/session/review?author=veritas").html) == ["FIND-0002", "FIND-0001"]
     assert _ids(client.get("/session/review?open=1").html) == ["FIND-0001"]
     assert _ids(client.get("/session/review?open=1&type=decision").html) == []
-    assert "No memory meets these filters" in client.get("/session/review?author=nobody").text
+    assert "No memory matches these filters" in client.get("/session/review?author=nobody").text
 
 
 def test_deleted_memories_are_shown_only_when_asked_for(session: SessionMemory, client: InspectorClient) -> None:
@@ -284,7 +284,7 @@ def test_breakdown_of_a_large_session_is_computed_when_asked_for(
     monkeypatch.setattr("smp_memory.integrations.web.pages.session.MOST_FOR_SIZE_REPORT", 1)
     session.add_turn("user", "one")
     session.add_turn("user", "two")
-    assert "Show what takes the room (reads 2 memories)" in client.get("/session/review").text
+    assert "Show what takes up the space (reads 2 memories)" in client.get("/session/review").text
     assert "conversation" in client.get("/session/review?sizes=1").text
 
 

@@ -71,7 +71,7 @@ def test_filters_by_text_state_and_project(memory: Memory, client: InspectorClie
     assert names("state=idle") == ["old-one"]
     assert names("sort=next") == ["new-one", "old-one"]
     assert names("q=nothing") == []
-    assert "No session meets these filters" in client.get("/sessions?q=nothing").text
+    assert "No session matches these filters" in client.get("/sessions?q=nothing").text
 
 
 def test_filter_by_state_agrees_with_the_states_of_the_store(

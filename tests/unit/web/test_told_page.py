@@ -116,4 +116,4 @@ def test_question_whether_an_agent_is_told_is_answered_on_the_page(
 
 
 def test_page_without_a_log_says_so(memory: Memory, client: InspectorClient) -> None:
-    assert "Hooks told nothing since the log begins" in client.get("/told").text
+    assert "Hooks told nothing since the log began" in client.get("/told").text

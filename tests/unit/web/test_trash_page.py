@@ -85,7 +85,7 @@ def test_failure_to_restore_is_said_and_the_rest_is_restored(memory: Memory, cli
 
 
 def test_restoring_without_a_choice_changes_nothing_and_says_so(client: InspectorClient) -> None:
-    assert "Nothing was chosen" in client.done("/trash/restore").text
+    assert "Nothing was selected" in client.done("/trash/restore").text
 
 
 def test_restoring_needs_the_token_of_forms(memory: Memory, client: InspectorClient) -> None:
@@ -110,7 +110,7 @@ def test_trash_is_paged_and_each_memory_is_on_one_page(
     assert f"{count} deleted memories" in first.text
     assert len(_refs(first.html)) == memory_removal.PAGE_MEMORIES
     assert len(set(_refs(first.html) + _refs(second.html))) == count
-    assert ("order of their writing" in first.text) == (most_sorted == 5)
+    assert ("too many to sort by deletion" in first.text) == (most_sorted == 5)
 
 
 def test_filter_by_session(memory: Memory, client: InspectorClient) -> None:

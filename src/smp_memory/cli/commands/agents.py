@@ -38,7 +38,7 @@ def run_context(call: Invocation) -> None:
     """Print the memories for an agent's prompt, within the token budget: what matches the task first, as a query ranks it.
 
     Preferences and standing instructions, open critical findings, the agent's state and the last turns have small shares of the budget. Without a
-    task it is a digest for the start of a session. Each memory has its date and id, and all is fenced as recalled data. The fence keeps the output from being stored again as new memories.
+    task it is a digest for the start of a session. Each memory has its date and id, and everything is fenced as recalled data. The fence keeps the output from being stored again as new memories.
 
     Examples:
       smp context --agent architect --task "choose a database for orders"

@@ -52,7 +52,7 @@ def analytics_arguments(parser: Parser) -> None:
 
 
 def run_analytics(call: Invocation) -> None:
-    """Show what is used, topic trends, what followed from decisions, what will happen, and decay rates that use suggests.
+    """Show what is used, topic trends, the effects of decisions, forecasts, and decay rates that fit the use.
 
     It covers all sessions unless --session names one. It changes nothing, and does not count as use of a memory.
 
@@ -96,7 +96,7 @@ def _range_text(call: Invocation) -> str:
     """The range of time that was asked for, in the words of the caller."""
     names = {"time": "", "since": "since ", "until": "until "}
     given = [f"{word}{value}" for name, word in names.items() if (value := getattr(call.options, name))]
-    return f"; memories created {' '.join(given)} (the forecast has all)" if given else ""
+    return f"; memories created {' '.join(given)} (the forecast uses all)" if given else ""
 
 
 def _nothing(call: Invocation, nothing_yet: str, nothing_then: str) -> str:
@@ -195,7 +195,7 @@ def _impact(call: Invocation, impact: Impact) -> Iterator[str]:
         yet = 'There are no decisions yet. To add one: smp add decision TEXT --rationale "…"'
         yield _nothing(call, yet, "No decision was made in this time.")
         return
-    yield f"Something followed from {impact.with_effect:,} of {plural(impact.total, 'decision')}; {impact.superseded:,} were superseded."
+    yield f"Effects were found for {impact.with_effect:,} of {plural(impact.total, 'decision')}; {impact.superseded:,} were superseded."
     for each in impact.decisions:
         yield ""
         yield from _decision(call, each)

@@ -229,18 +229,18 @@ def doctor_arguments(parser: Parser) -> None:
         action="store_true",
         help="skip duplicates, archives and checksums of the index; search only the newest memories for secrets",
     )
-    parser.add_argument("--all", action="store_true", help="all sessions, also if SMP_SESSION names one")
+    parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
 def run_doctor(call: Invocation) -> int:
     """Check a whole store: unreadable memories, stored secrets, recalled text stored again, duplicates, stale memories,
     dangling references, quota, index, locks, permissions, leftovers of crashes, archives, settings.
 
-    Nothing is written, and it works on a store that is damaged in any way. Each issue is reported with its file and the
+    It writes nothing, and works on a store with any kind of damage. Each issue is reported with its file and the
     command that helps. --fix applies the safe fixes: file permissions, recovery after a crash, the index, the access log.
     No memory is changed or removed.
 
-    Checks without an issue are counted, and notes about which nothing needs to be done; --verbose lists them. At the end it says when each coding agent called last.
+    Checks without an issue, and notes that need no action, are only counted; --verbose lists them. At the end it says when each coding agent called last.
 
     The exit code is 0 if there are no issues or only notes, else 1.
 

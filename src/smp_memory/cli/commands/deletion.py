@@ -200,16 +200,16 @@ def _run_by_ids(call: Invocation, verb: str, would: str, done: str, each: str) -
 def trash_arguments(parser: Parser) -> None:
     parser.default_session = "all of them; with --empty the one written last"
     parser.add_argument("--empty", action="store_true", help="remove for good what has been in the trash long enough")
-    parser.add_argument("--older-than", type=float, metavar="DAYS", help="with --empty: what was in the trash for this many days (default: the setting lifecycle.purge_days)")  # fmt: skip
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="with --empty: what has been in the trash for this many days (default: the setting lifecycle.purge_days)")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="all sessions, even if SMP_SESSION names one")
 
 
 def run_trash(call: Invocation) -> None:
-    """Show the trash: who deleted what, when and why, and from when on it may be removed for good.
+    """Show the trash: who deleted what, when and why, and when it may be removed for good.
 
-    --empty removes memories of a session for good that have been in the trash long enough. It needs two calls at least a day
-    apart: the first announces what is due, a later one removes it. After a jump of the clock nothing is removed. To remove a
-    memory at once: smp erase.
+    --empty removes for good the memories of a session that have been in the trash long enough. It needs two calls at
+    least a day apart: the first announces what is due, a later one removes it. If the clock has jumped, nothing is
+    removed. To remove a memory at once: smp erase.
 
     Examples:
       smp trash
@@ -342,7 +342,7 @@ def run_redact(call: Invocation) -> None:
     """Remove secrets from what is already stored: files and histories are rewritten without them.
 
     New memories are redacted before they are stored; this command is for text that was stored before, or typed by hand. It
-    cannot be undone. Only ids and kinds are shown, never content. It does not reach archived sessions, git and backups.
+    cannot be undone. Only ids and kinds are shown, never content. It does not reach archived sessions, git or backups.
 
     Examples:
       smp redact --preview
@@ -389,7 +389,7 @@ def audit_arguments(parser: Parser) -> None:
 def run_audit(call: Invocation) -> int:
     """Show what was deleted, restored, purged, erased, redacted, exported, imported or anonymised: when, by whom, why.
 
-    It also has what clients of a shared server read and wrote (--action read, --action write). The log contains ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines
+    It also lists what clients of a shared server read and wrote (--action read, --action write). The log contains ids, kinds and counts, no content. Each line has a checksum over itself and the line before; if lines
     were changed or removed, this is reported and the exit code is 41.
 
     Examples:

@@ -28,13 +28,13 @@ FORMATS = ("json", "jsonl", "yaml", "markdown")
 
 def export_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: standard output)")
-    parser.add_argument("--format", choices=(*FORMATS, "mcp-memory"), help="the format (default: by the ending of FILE, else json); mcp-memory: the knowledge graph as memory.jsonl")  # fmt: skip
+    parser.add_argument("--format", choices=(*FORMATS, "mcp-memory"), help="the format (default: from the ending of FILE, else json); mcp-memory: the knowledge graph as memory.jsonl")  # fmt: skip
     add_scope(parser)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    parser.add_argument("--anonymise", action="store_true", help="replace names of people, projects, paths, hosts and sessions by placeholders")  # fmt: skip
+    parser.add_argument("--anonymise", action="store_true", help="replace names of people, projects, paths, hosts and sessions with placeholders")  # fmt: skip
     parser.add_argument("--agents", action="store_true", help="with --anonymise: replace names of agents, too")
     parser.add_argument("--names", metavar="FILE", help="with --anonymise: write placeholders and names to this file")
-    parser.add_argument("--restore-names", metavar="FILE", help="replace placeholders by the names in this file")
+    parser.add_argument("--restore-names", metavar="FILE", help="replace placeholders with the names in this file")
 
 
 def run_export(call: Invocation) -> None:

@@ -46,7 +46,7 @@ def git_resolve_arguments(parser: Parser) -> None:
 
 
 def run_git_resolve(call: Invocation) -> int:
-    """Show both sides of what a merge left to decide, and keep one, or a value of your own.
+    """Show both sides of each conflict that a merge left, and keep one of them or a value of your own.
 
     At a terminal it goes from conflict to conflict; --list only shows them, as in a pipe. Files that git merged as text, because the
     merge driver was missing, are merged again first. Markers are taken out of a session when nothing is left to decide in it; nothing is
@@ -89,7 +89,7 @@ def _check_options(call: Invocation, own: dict[str, Any]) -> None:
     if own and (options.all or len(options.ids) != 1):
         raise UserError("--field and --text belong to one memory: name it. See: smp git resolve --help")
     if options.all and (options.ids or not options.take):
-        raise UserError("--all goes with --take and without ids: smp git resolve --all --take ours")
+        raise UserError("--all requires --take and takes no ids: smp git resolve --all --take ours")
     if options.take and not (options.ids or options.all):
         raise UserError(f"--take needs ids, or --all: smp git resolve --all --take {options.take}")
 
@@ -102,7 +102,7 @@ def _chosen(call: Invocation, found: list[GitConflict]) -> list[GitConflict]:
         session = full_session_name(name, call.memory.store.sessions()) if name else ""
         matching = [each for each in found if each.id == id and session in ("", each.session.id)]
         if not matching:
-            raise UserError(f"{ref} has no open conflict. To see those that are: smp git resolve --list")
+            raise UserError(f"{ref} has no open conflict. To list open conflicts: smp git resolve --list")
         if len({each.session.id for each in matching}) > 1:
             raise UserError(
                 f"{ref} has a conflict in several sessions. Name one: {', '.join(each.ref for each in matching)}"
@@ -315,7 +315,7 @@ def _by_hand(path: str, ids: dict[int, str]) -> list[str]:
     shown = shlex.quote(path)
     if {2, 3} <= ids.keys():
         steps = [f"  Keep one side (or --theirs): git checkout --ours -- {shown}", f"  Then: git add {shown}"]
-        return [f"{safe(path)} is no file of a session.", *steps]
+        return [f"{safe(path)} is not a file of a session.", *steps]
     gone = OURS if 2 not in ids else THEIRS
     steps = [f"  Delete it: git rm -- {shown}", f"  Keep it: git add -- {shown}"]
     return [f"{safe(path)} was deleted by {gone}", "  and changed by the other side.", *steps]

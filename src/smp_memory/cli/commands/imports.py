@@ -45,7 +45,7 @@ def import_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--no-proposals", action="store_true", help="propose nothing from the imported conversations")
     parser.add_argument(
-        "--names", metavar="FILE", help="replace placeholders by the names in the file of `smp export --names`"
+        "--names", metavar="FILE", help="replace placeholders with the names in the file of `smp export --names`"
     )
 
 

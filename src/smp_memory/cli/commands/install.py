@@ -60,7 +60,7 @@ def install_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--command",
         metavar="CMD",
-        help="the command by which the host runs SMP (default: smp, or its path, as in a virtual environment)",
+        help="the command by which the host runs SMP (default: smp, or its path where needed, as in a virtual environment)",
     )
     parser.add_argument("--in", dest="folder", metavar="DIR", help="the project's folder (default: this one)")
     parser.add_argument("--memlog", action="store_true", help="bmad: agents run `smp memlog` instead of memlog.py")

@@ -91,7 +91,7 @@ index_arguments = add_scope
 def run_index(call: Invocation) -> None:
     """Print a lookup index of a session as JSON, in the form of index.json of the original designs.
 
-    It is made when it is asked for; SMP neither keeps nor reads an index.json.
+    It is built on request; SMP neither keeps nor reads an index.json.
 
     Examples:
       smp index --json
@@ -202,7 +202,7 @@ summary_arguments = _arguments
 
 
 def run_summary(call: Invocation) -> None:
-    """Show the most important memories on a page: active decisions, open findings, preferences, topics, counts.
+    """Show the most important memories on one page: active decisions, open findings, preferences, topics, counts.
 
     It consists of texts of the memories themselves; no text is generated.
 

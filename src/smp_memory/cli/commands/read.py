@@ -51,7 +51,7 @@ def list_arguments(parser: Parser) -> None:
 def run_list(call: Invocation) -> None:
     """List memories, the newest last: the newest 50 of all sessions, or of the one named by --session.
 
-    On a terminal a session is shown by its short name; ids are understood in that form, too.
+    On a terminal, sessions are shown by their short names; commands accept ids in that form, too.
 
     Examples:
       smp list
@@ -191,7 +191,7 @@ def _cold_table(call: Invocation, archived: list[tuple[str, ColdMemory]]) -> Ite
 
 def show_arguments(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", help=ID_HELP)
-    parser.add_argument("--deleted", action="store_true", help="show it also if it is deleted")
+    parser.add_argument("--deleted", action="store_true", help="show it even if it is deleted")
 
 
 def run_show(call: Invocation) -> None:

@@ -49,9 +49,9 @@ def review_arguments(parser: Parser) -> None:
 def run_review(call: Invocation) -> None:
     """Walk through sentences of turns that look like a decision, finding, learning or preference and were not written down.
 
-    Rules find them; agents are not shown them. On a terminal you decide one by one, with single keys: keep it, edit it first, change its type, drop
+    Rules find these sentences; agents do not see them. On a terminal you decide one by one, with single keys: keep it, edit it first, change its type, drop
     it, skip it, or undo the last choice. In a pipe, with --list or --json they are listed. `keep` writes one down as a memory with the turn as its
-    source; its confidence is `inferred` unless you give it a text of your own. `drop` forgets what a turn proposes.
+    source; its confidence is `inferred` unless you give it a text of your own. `drop` stops proposing it.
 
     Examples:
       smp review

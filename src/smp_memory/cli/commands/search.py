@@ -49,7 +49,7 @@ def query_arguments(parser: Parser) -> None:
     add_words(parser)
     add_filters(parser)
     add_result_options(parser)
-    parser.add_argument("--why-not", metavar="REF", help="explain for one memory at which rank it is found, or why not")
+    parser.add_argument("--why-not", metavar="REF", help="show at which rank this memory is found, or why it is not")
 
 
 def run_query(call: Invocation) -> None:
@@ -62,7 +62,7 @@ def run_query(call: Invocation) -> None:
     '"rate limit"'    a phrase; mind both pairs of quotes
     -draft            memories without this word; also after --
 
-    If nothing is found, the exit code is 0, and the output names the options without which there are results.
+    If nothing is found, the exit code is 0, and the output names the options to leave out to get results.
 
     Examples:
       smp query which database did we choose

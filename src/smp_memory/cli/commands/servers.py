@@ -27,14 +27,14 @@ def web_arguments(parser: Parser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument("--allow-remote", action="store_true", help="allow other machines to reach --host")
     parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a further accepted host name, for instance that of a TLS proxy")  # fmt: skip
-    parser.add_argument("--no-browser", action="store_true", help="print the link and open no browser")
+    parser.add_argument("--no-browser", action="store_true", help="print the link; do not open a browser")
 
 
 def run_web(call: Invocation) -> None:
-    """Look into the store in a browser: what agents are told, search, sessions, trash, health.
+    """Show the store in a browser: what agents are told, search, sessions, trash, health.
 
     The page is served on 127.0.0.1 for the browser that opens the one-time link, until Ctrl-C. If the store has tokens (`smp token`),
-    or with another --host, it is for those who sign in with one, and shows each what the token allows.
+    or with another --host, people sign in with a token, and each sees what the token allows.
 
     Examples:
       smp web
@@ -78,8 +78,7 @@ def mcp_arguments(parser: Parser) -> None:
 def run_mcp(call: Invocation) -> None:
     """Serve the memory to an agent over MCP, the Model Context Protocol. A client such as a coding agent starts it.
 
-    Over standard input and output there is one server for each client; any number of them, and of other commands, may use
-    the same store. With --http one server serves many clients, which need the bearer token. Needs SMP's extra `mcp`.
+    Over standard input and output there is one server for each client; any number of servers and other commands may use the same store. With --http one server serves many clients, which need the bearer token. Needs SMP's extra `mcp`.
 
     With --compat memory it replaces the reference memory server, with its nine tools; the file that MEMORY_FILE_PATH
     names is imported once.
@@ -139,19 +138,19 @@ _EXPIRES = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 def token_create_arguments(parser: Parser) -> None:
     parser.is_about_store = parser.names_sessions = True
     parser.set_defaults(session=None)
-    parser.add_argument("name", metavar="NAME", help="who gets it; the audit log names the client so")
+    parser.add_argument("name", metavar="NAME", help="who gets it; the audit log uses this name")
     parser.add_argument("--project", action="append", default=[], metavar="NAME", help="only sessions of this project; repeat for more")  # fmt: skip
     parser.add_argument("--session", action="append", default=[], dest="sessions", metavar="ID", help="only this session, besides those of the projects; repeat for more")  # fmt: skip
     parser.add_argument("--write", action="store_true", help="it may write, change and delete memories")
     parser.add_argument("--erase", action="store_true", help="it may also remove memories for good; implies --write")
     parser.add_argument("--expires", metavar="SPAN", help="until when: 12h, 90d, 8w or a date (default: until it is revoked)")  # fmt: skip
-    parser.add_argument("--rate", type=float, metavar="N", help="requests a second for each server process (default: 50)")  # fmt: skip
+    parser.add_argument("--rate", type=float, metavar="N", help="requests per second, in each server process (default: 50)")  # fmt: skip
 
 
 def run_token_create(call: Invocation) -> None:
     """Create a token with which a client uses `smp mcp --http` and `smp web` of this store. The secret is printed once.
 
-    Without --project and --session it shows all sessions. Without --write it can only read. Only a hash of the
+    Without --project and --session it gives access to all sessions. Without --write it can only read. Only a hash of the
     secret is stored, in your state or in the database, never in the folder of the store.
 
     Examples:
@@ -165,7 +164,7 @@ def run_token_create(call: Invocation) -> None:
     options, now = call.options, call.memory.now()
     rate = RATE if options.rate is None else options.rate
     if not 0 < rate < 1e6:
-        raise UserError("--rate: give requests a second, more than 0.", field="rate")
+        raise UserError("--rate: must be more than 0 requests per second.", field="rate")
     log, rights = call.memory.store.tokens, {"may_write": options.write or options.erase, "may_erase": options.erase}
     sessions = [ids.check(each, "session") for each in options.sessions]
     expires = _expiry(options.expires, now) if options.expires else None
@@ -173,9 +172,9 @@ def run_token_create(call: Invocation) -> None:
         options.name, os.urandom, projects=options.project, sessions=sessions, rate=rate, created=now, expires=expires, **rights
     )  # fmt: skip
     if call.memory.store.files is not None and not call.memory.store.state.on_disk:
-        raise UserError("There is no folder for your state, in which tokens are kept. Set SMP_STATE_DIR to a folder that you own.")  # fmt: skip
+        raise UserError("There is no folder for your state, where tokens are stored. Set SMP_STATE_DIR to a folder that you own.")  # fmt: skip
     if any(each.name == token.name and each.holds(now) for each in _tokens(call).tokens.values()):
-        raise UserError(f"There is a valid token {token.name} already; revoke it first, or take another name.")
+        raise UserError(f"There is a valid token {token.name} already; revoke it first, or choose another name.")
     add_token(log, token)
     lines = [
         secret,
@@ -214,7 +213,7 @@ def token_list_arguments(parser: Parser) -> None:
 
 
 def run_token_list(call: Invocation) -> None:
-    """List the tokens of clients: names, rights, when they expire, and whether they hold. Secrets are not stored.
+    """List the tokens of clients: names, rights, when they expire, and whether they are valid. Secrets are not stored.
 
     Examples:
       smp token list
@@ -275,13 +274,13 @@ def metrics_arguments(parser: Parser) -> None:
 def run_metrics(call: Invocation) -> None:
     """Print metrics of the store for Prometheus: sessions, memories, sizes, damage, maintenance, hooks.
 
-    They are computed from the store now. Durations and errors of operations are counted by each process for itself, and
-    this one has just begun: `smp mcp --http` serves those of the server, with these, at /metrics. No metric names a
+    They are computed from the store now. Each process counts durations and errors of its own operations, and this
+    one has just started: `smp mcp --http` serves those of the server, together with these metrics, at /metrics. No metric names a
     session or contains text of a memory.
 
     The text needs SMP's extra `metrics`; --json does not.
 
-    FILE is replaced as a whole, and only if it holds metrics of SMP. Its name must end in .prom for node_exporter.
+    FILE is replaced as a whole, and only if it contains metrics of SMP. Its name must end in .prom for node_exporter.
 
     Examples:
       smp metrics

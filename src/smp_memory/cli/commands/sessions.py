@@ -365,7 +365,7 @@ stats_arguments = add_scope
 
 
 def run_stats(call: Invocation) -> None:
-    """Show how many memories of each type there are and how large the files are; of one session also how full it is.
+    """Show how many memories of each type there are and how large the files are; for one session, also how full it is.
 
     Examples:
       smp stats

@@ -189,7 +189,7 @@ def _next_steps(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "smp demo", "see in a minute what SMP does"
         return
     if data["problem"] or data["unreadable"]:
-        yield "smp doctor", "see what cannot be read, and what helps"
+        yield "smp doctor", "see what cannot be read, and how to fix it"
     if data["problem"]:
         return
     merging = data["merging"] or {"operation": "", "problem": ""}
@@ -198,7 +198,7 @@ def _next_steps(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if merging["problem"]:
         yield "smp git setup", "register the merge driver of this clone"
     if data["notices"]:
-        yield "smp doctor", "see which settings do not count, and what helps"
+        yield "smp doctor", "see which settings are ignored, and how to fix them"
     if not data["trusted"]:
         yield "smp trust", "let hooks use this store, if it is yours or your team's"
     if not data["memories"] and not data["changed_sessions"]:
@@ -206,7 +206,7 @@ def _next_steps(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     elif not data["indexed"]:
         yield "smp list", "build the index, and list the newest memories"
     if not any(each["host"] != "mcp" for each in data["hosts"]):
-        yield "smp install", "let your coding agent recall and record by itself"
+        yield "smp install", "let your coding agent recall and record automatically"
     if data["memories"]:
         yield "smp query WORDS", "find memories in your own words"
     if "web" in COMMANDS:

@@ -199,7 +199,7 @@ def trust_arguments(parser: Parser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--revoke", action="store_true", help="revoke trust, and remove what was derived from the store")
     what.add_argument("--list", action="store_true", help="list the stores that you trust")
-    parser.add_argument("--yes", action="store_true", help="accept settings that lower protection without a question")
+    parser.add_argument("--yes", action="store_true", help="accept settings that lower protection, without being asked")
 
 
 def run_trust(call: Invocation) -> None:

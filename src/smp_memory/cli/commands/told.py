@@ -30,13 +30,13 @@ def told_arguments(parser: Parser) -> None:
     parser.add_argument("id", metavar="ID", nargs="?", help=f"only when this memory was told: {ID_HELP}")
     parser.add_argument("--limit", type=positive_int, metavar="N", default=_NEWEST, help=f"the newest N (default: {_NEWEST})")  # fmt: skip
 
-    parser.add_argument("--prompt", metavar="TEXT", help="whether the memory would be told at this prompt now, why, and what would change that")  # fmt: skip
+    parser.add_argument("--prompt", metavar="TEXT", help="say whether the memory would be told at this prompt now, why, and what would change that")  # fmt: skip
 
 
 def run_told(call: Invocation) -> None:
     """Show what hooks told agents: each prompt with the memories that were told or pointed at, the newest last.
 
-    The number after a memory is its relevance to the prompt. The log holds ids only; `smp config set hooks.log_told false` turns it off.
+    The number after a memory is its relevance to the prompt. The log contains only ids; `smp config set hooks.log_told false` turns it off.
 
     Examples:
       smp told
@@ -76,7 +76,7 @@ def _verdict_lines(found: RecallVerdict) -> Iterator[str]:
     yield f"  {one_line(found.reason)}"
     if found.relevance is not None:
         relevance = relevance_text(found.relevance, found.min_relevance)
-        yield f"  Relevance {relevance}; told from {found.min_relevance:g}, pointed at from {found.min_pointer:g}"
+        yield f"  Relevance {relevance}; told at {found.min_relevance:g} or more, pointed at with {found.min_pointer:g} or more"
     if found.change:
         yield f"  {one_line(found.change)}"
 
@@ -85,7 +85,7 @@ def _lines(call: Invocation, events: list[ShownEvent], ref: str | None) -> Itera
     if not events:
         what = f"{ref} was not told" if ref else "Hooks told nothing"
         why = "" if call.memory.config["hooks.log_told"] else " The log is off: smp config set hooks.log_told true"
-        yield f"{what} since the log begins.{why}"
+        yield f"{what} since the log began.{why}"
         return
     names = short_names(event.event.session for event in events)
     columns = call.screen.width or _PIPE_COLUMNS

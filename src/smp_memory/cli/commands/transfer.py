@@ -63,11 +63,11 @@ def run_convert(call: Invocation) -> int | None:
 
     To a layout: the new files are written beside the old ones, read back and compared before anything is replaced. A crash
     leaves the old store or the new one. Writers get an error meanwhile and can retry. Comments in YAML files, and text above
-    the first entry of a Markdown file, are not kept. With the layout that the store has, session files of other layouts are
-    imported: a git merge leaves some if one clone converted the store and the other added a session.
+    the first entry of a Markdown file, are not kept. With the layout that the store already has, session files of other layouts are
+    imported: a git merge leaves such files if one clone converted the store and the other added a session.
 
-    To an address: the store there is created if need be and gets everything: sessions, archived and deleted ones, cold segments,
-    histories, settings, the audit log. Each session is read back and compared. This store is only read and stays. Run it again
+    To an address: the store there is created if necessary and receives everything: sessions, archived and deleted ones, cold segments,
+    histories, settings, the audit log. Each session is read back and compared. This store is only read, and stays. Run it again
     to go on after an interruption, or to add what was written since. Nothing there is overwritten: what differs is listed,
     and the exit code is 32.
 
@@ -123,7 +123,7 @@ def _convert_lines(data: dict[str, Any]) -> Iterator[str]:
 def _copy_store(call: Invocation) -> int | None:
     address = _address(call.options.to, "--to")
     if not scheme_of(address) and os.sep not in call.options.to:
-        raise UserError(f"--to: {call.options.to} is no layout ({', '.join(LAYOUTS)}). To copy the store to a folder, write ./{call.options.to}", field="to")  # fmt: skip
+        raise UserError(f"--to: {call.options.to} is not a layout ({', '.join(LAYOUTS)}). To copy the store to a folder, write ./{call.options.to}", field="to")  # fmt: skip
     line = _Progress(call)
     report = call.memory.copy_to(
         address,
@@ -163,7 +163,7 @@ def push_arguments(parser: Parser) -> None:
 
 
 def run_push(call: Invocation) -> int | None:
-    """Send sessions to another store, for example from a laptop to the one of a team.
+    """Send sessions to another store, for example from a laptop to the store of a team.
 
     There a session is a copy that others can read and search; only this store writes it. Run it again to send what is new:
     entries are recognised by id, revision and checksum, and none is sent twice. What was erased or redacted here is erased
@@ -184,7 +184,7 @@ def run_push(call: Invocation) -> int | None:
     if address is None and (options.hand_over or options.take_over):
         raise UserError("ADDRESS is missing. See: smp push --help")
     if options.forget and (sessions or options.hand_over or options.take_over):
-        raise UserError("--forget takes an address alone, or nothing.")
+        raise UserError("--forget takes only an address, or nothing.")
     modes = {"hand_over": options.hand_over, "take_over": options.take_over, "forget": options.forget}
     return _exchange(call, "sent", lambda progress: call.memory.push(address, sessions or None, progress=progress, **modes))  # fmt: skip
 

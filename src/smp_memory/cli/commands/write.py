@@ -39,7 +39,7 @@ def _common_arguments(parser: Parser) -> None:
         action="append",
         dest="aliases",
         metavar="NAME",
-        help="another name of what it is about; repeat for more",
+        help="another name for what it is about; repeat for more",
     )
     add("--valid-from", metavar="WHEN", help="the first day or time at which it is valid: 2026-02-01")
     add("--valid-until", metavar="WHEN", help="the last day, or the time, until which it is valid")
@@ -53,7 +53,7 @@ def _common_arguments(parser: Parser) -> None:
     add("--pin", action="store_true", help="exempt it from decay")
     add("--created", metavar="TIME", help="the time of the memory (default: now): 2026-01-31T14:30:00Z")
     add("--id", help="your own id (default: the next number)")
-    add("--idempotency-key", metavar="KEY", help="repeating the command with the same key adds nothing twice")  # fmt: skip
+    add("--idempotency-key", metavar="KEY", help="a repeated command with the same key adds nothing")  # fmt: skip
     add("--field", action="append", default=[], type=parse_assignment, dest="fields", metavar="NAME=VALUE", help="any other field; the value is JSON if it is valid JSON, else text; repeat for more")  # fmt: skip
 
 
@@ -117,27 +117,27 @@ def add_arguments(parser: Parser) -> None:
 
 # Options for fields that some types have; a memory of another type takes them as further fields, as with `--field`.
 _FIELD_OPTIONS: dict[str, dict[str, Any]] = {
-    "--rationale": {"metavar": "TEXT", "help": "of a decision: why"},
+    "--rationale": {"metavar": "TEXT", "help": "for a decision: the reason"},
     "--alternative": {
         "action": "append",
         "dest": "alternatives_considered",
         "metavar": "TEXT",
-        "help": "of a decision: what else was considered; repeat for more",
+        "help": "for a decision: what else was considered; repeat for more",
     },
-    "--impact": {"metavar": "TEXT", "help": "of a decision: the consequences"},
-    "--severity": {"metavar": "WORD", "help": "of a finding: critical, high, medium, low or info"},
-    "--category": {"metavar": "WORD", "help": "of a finding: its kind, such as security"},
-    "--key": {"metavar": "WORD", "help": "of a preference: what it is about; the same key again changes its value"},
-    "--role": {"help": "of a turn: user, assistant, system, tool or an agent's name"},
+    "--impact": {"metavar": "TEXT", "help": "for a decision: the consequences"},
+    "--severity": {"metavar": "WORD", "help": "for a finding: critical, high, medium, low or info"},
+    "--category": {"metavar": "WORD", "help": "for a finding: its kind, such as security"},
+    "--key": {"metavar": "WORD", "help": "for a preference: what it is about; the same key again changes its value"},
+    "--role": {"help": "for a turn: user, assistant, system, tool or an agent's name"},
 }
 
 
 def run_add(call: Invocation) -> None:
     """Add a memory of any type to a session, and print its id when it is safely stored.
 
-    TEXT is the text of a turn, a decision, a finding and so on; of an artifact the content, of a preference with a key
-    its value (the same key again changes it), of an agent_state the state (JSON or text; its agent is the author).
-    All other fields are options. A final line end from standard input is dropped, except for an artifact. To give a
+    TEXT is the text of a turn, a decision, a finding and so on. For an artifact it is the content; for a preference with a
+    key, the value (the same key again changes it); for an agent_state, the state (JSON or text; its agent is the author).
+    All other fields are options. A trailing line end from standard input is dropped, except for an artifact. To give a
     field a text that looks like JSON, quote it: --field 'n="7"'
 
     Examples:
@@ -175,7 +175,7 @@ def edit_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--from", dest="file", metavar="FILE", help="take the fields from a file, as your editor left it"
     )
-    parser.add_argument("--adopt", action="store_true", help="store the values that were edited in the file and that a later change overrides")  # fmt: skip
+    parser.add_argument("--adopt", action="store_true", help="store values that were edited in the file but are overridden by a later change")  # fmt: skip
 
 
 def run_edit(call: Invocation) -> None:
@@ -323,7 +323,7 @@ mute_arguments = _ids_argument
 
 
 def run_mute(call: Invocation) -> None:
-    """Turn memories off for recall: hooks, contexts and digests do not tell them to agents. Searches find them.
+    """Turn memories off for recall: hooks, contexts and digests do not tell them to agents. Searches still find them.
 
     `smp list --where muted=true` lists them.
 

@@ -163,7 +163,7 @@ def command_for(project: Project, plugin: str) -> list[str]:
     if missing:
         raise UserError(f"{plugin} is not SMP's plugin folder: it has no {missing[0]}.", path=plugin)
     if not project.has_customisation:
-        raise UserError(f"{project} takes no modules from a folder; this needs BMAD 6.4 or newer.")
+        raise UserError(f"{project} does not accept modules from a folder; this needs BMAD 6.4 or newer.")
     modules, tools = _installed_modules_and_tools(project)
     package = f"bmad-method@{project.version}" if re.fullmatch(r"[0-9A-Za-z.-]+", project.version) else "bmad-method"
     words = ["npx", "--yes", package, "install", "--directory", project.folder, "--action", "update"]

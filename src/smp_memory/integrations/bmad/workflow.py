@@ -303,7 +303,7 @@ class Workflow:
         unknown = next((name for name in requirements if name not in _NAMES), None)
         if unknown is not None:
             raise InvalidFormat(
-                f"{self.path}: memory_requirements.{unknown}: unknown field; there are {', '.join(_NAMES)}.",
+                f"{self.path}: memory_requirements.{unknown}: unknown field; use one of {', '.join(_NAMES)}.",
                 path=self.path,
                 field=unknown,
             )

@@ -189,8 +189,8 @@ HOSTS: dict[str, Host] = {
             ),
             HostPart("{project}/.cursor/mcp.json", "{home}/.cursor/mcp.json", section=_SERVERS),
         ),
-        project="Cursor takes memories at the start of a session only; prompts cannot be added to.",
-        user="Cursor takes memories at the start of a session only; prompts cannot be added to.",
+        project="Cursor accepts memories only at the start of a session; nothing can be added to a prompt.",
+        user="Cursor accepts memories only at the start of a session; nothing can be added to a prompt.",
     ),
     "vscode": Host(
         "VS Code",
@@ -213,8 +213,8 @@ HOSTS: dict[str, Host] = {
                 front='---\napplyTo: "**"\n---\n',
             ),
         ),
-        project="VS Code asks before it starts the server. It also runs hooks that are in .claude/settings.json: have them in one of the two places.",
-        user="VS Code asks before it starts the server. It also runs hooks that are in ~/.claude/settings.json: have them in one of the two places.",
+        project="VS Code asks before it starts the server. It also runs hooks that are in .claude/settings.json: keep them in only one of the two places.",
+        user="VS Code asks before it starts the server. It also runs hooks that are in ~/.claude/settings.json: keep them in only one of the two places.",
     ),
     "windsurf": Host(
         "Windsurf",

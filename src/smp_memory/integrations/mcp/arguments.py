@@ -43,7 +43,7 @@ class Arguments(BaseModel):
         chosen = getattr(self, self.chosen_by)
         for name, users in self.used_by.items():
             if chosen not in users and getattr(self, name) != type(self).model_fields[name].default:
-                raise InvalidRecord(f"{name}: {chosen} does not use it, only {' and '.join(users)}. Nothing was done.", field=name)  # fmt: skip
+                raise InvalidRecord(f"{name}: {chosen} does not use this argument, only {' and '.join(users)}. Nothing was done.", field=name)  # fmt: skip
 
 
 class Answer(BaseModel):
@@ -68,9 +68,9 @@ def read(model: type[M], given: dict[str, Any] | None) -> M:
 def _problem(model: type[BaseModel], error: Any) -> str:
     name = ".".join(str(part) for part in error["loc"]) or "arguments"
     if error["type"] == "extra_forbidden":
-        return f"{name}: there is no such argument; there are {', '.join(model.model_fields)}."
+        return f"{name}: there is no such argument; use one of {', '.join(model.model_fields)}."
     if error["type"] == "missing":
-        return f"{name}: is needed."
+        return f"{name}: is required."
     message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     return f"{name}: {message[:1].lower()}{message[1:]}."
 
@@ -251,13 +251,13 @@ class UpdateArguments(Arguments):
     changes: dict[str, Any] = Field({}, description="change: new values; null removes a field")
     expected_revision: int | None = Field(None, description="change: only if it is still at this revision")
     resolution: str | None = Field(None, description="resolve: what was done")
-    status: str = Field("resolved", description="resolve")
+    status: str = Field("resolved", description="resolve: the new status")
     target: str | None = Field(None, description="relate: " + _REF)
     kind: str = Field("relates_to", description="relate: resolves, supersedes, causes, …")
 
 
 CRITERIA = ("query", "types", "tags", "topic", "agent", "time")  # of `forget`, instead of ids
-_TRASH = "delete: to the trash; restore: back; list: the trash"
+_TRASH = "delete: move to the trash; restore: take out of it; list: show it"
 
 
 class ForgetArguments(Arguments):
@@ -269,7 +269,7 @@ class ForgetArguments(Arguments):
     action: Literal["delete", "restore", "list"] = Field("delete", description=_TRASH)
     ids: list[str] = Field([], description=_REF)
     session: str | None = Field(None, description=_SESSION)
-    query: str | None = Field(None, description="Instead of ids: all words must be there")
+    query: str | None = Field(None, description="Instead of ids: memories with all of these words")
     types: list[str] = Field([])
     tags: list[str] = Field([])
     topic: str | None = None
@@ -286,7 +286,7 @@ class ForgetOrEraseArguments(ForgetArguments):
     """For a server that may erase."""
 
     action: Literal["delete", "restore", "list", "erase"] = Field(  # type: ignore[assignment]
-        "delete", description=_TRASH + "; erase: the bytes, for good"
+        "delete", description=_TRASH + "; erase: remove for good"
     )
 
 

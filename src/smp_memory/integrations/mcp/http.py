@@ -364,7 +364,7 @@ def check_host(host: str, remote: bool) -> None:
     if remote or is_local(host):
         return
     raise UserError(
-        f"{host}: others could reach the memory there. Use 127.0.0.1, or say --allow-remote if that is what you want "
+        f"{host}: other machines could reach the memory there. Use 127.0.0.1, or --allow-remote if that is what you want "
         "(and --allow-host NAME for each name it is reached by)."
     )
 

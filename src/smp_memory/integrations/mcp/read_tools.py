@@ -80,9 +80,9 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         lines.append(f"(more: offset {after})")
     if hits.corrected:
         words = ", ".join(f"{one_line(word)} as {one_line(known)}" for word, known in hits.corrected.items())
-        lines.append(f"(unknown words, searched also: {words})")
+        lines.append(f"(unknown words, also searched: {words})")
     if hits.not_valid:
-        lines.append(f"(left out: {hits.not_valid:,} that are not valid now; include_expired)")
+        lines.append(f"(left out: {hits.not_valid:,} not valid now; include_expired lists them)")
     lines += _not_searched(hits.archived_not_searched)
     problems, notices = caller.context.problem_lines(hits.problems)
     data = {

@@ -113,7 +113,7 @@ TOOLS: dict[str, ToolSpec] = {
     ),
     "get": ToolSpec(
         "Get memories",
-        "Read memories whole, by id, with all fields; also what they are related with, and their history.",
+        "Read whole memories by id, with all fields; also related memories, and their history.",
         arguments.GetArguments,
         answers.Memories,
         read_tools.get,
@@ -153,7 +153,7 @@ TOOLS: dict[str, ToolSpec] = {
     ),
     "overview": ToolSpec(
         "Overview",
-        "What is there, at a glance: summary, topics, timeline, agents or figures of a session or of all.",
+        "A session, or all of them, at a glance: summary, topics, timeline, agents or counts.",
         arguments.OverviewArguments,
         answers.TextAnswer,
         read_tools.overview,
@@ -395,7 +395,7 @@ PROMPTS = {
 def prompt_text(caller: Caller, name: str, given: dict[str, str]) -> str:
     """The text of a prompt."""
     if name not in PROMPTS:
-        raise InvalidRecord(f"name: there is no prompt {name!r}; there are {', '.join(PROMPTS)}.", field="name")
+        raise InvalidRecord(f"name: there is no prompt {name!r}; use one of {', '.join(PROMPTS)}.", field="name")
     unknown = set(given) - set(PROMPTS[name][1])
     if unknown:
         raise InvalidRecord(f"{min(unknown)}: the prompt {name} has no such argument.", field=min(unknown))

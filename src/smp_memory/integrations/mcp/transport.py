@@ -76,7 +76,7 @@ def _clients(memory: Memory, options: ServerOptions) -> tuple[Clients, str]:
         raise UserError("Beyond this machine, each client needs a token of its own. Create one: smp token create NAME")
     if options.token_file:
         raise UserError(
-            "--token-file: this store has tokens of clients (`smp token list`), and only they open a server."
+            "--token-file: this store has client tokens (`smp token list`), and its servers accept only those."
         )
     return clients, "clients need a token of `smp token create`"
 

@@ -179,7 +179,7 @@ def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
 
 def _refuse_unredacted(given: dict[str, Any], argument: str) -> None:
     for name in UNREDACTED.intersection(given):
-        raise InvalidRecord(f"{argument}: {name} is for adapters of frameworks; it is not redacted. Use another name.", field=argument)  # fmt: skip
+        raise InvalidRecord(f"{argument}: {name} is reserved for framework adapters and is not redacted. Use another name.", field=argument)  # fmt: skip
 
 
 def _set_once(fields: dict[str, Any], name: str, argument: str, value: Any) -> None:
@@ -195,7 +195,7 @@ def _check_created(caller: Caller, type: str, fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         if aliases.get(name, name) == "created" and value is not None and to_moment(parse(value, "created")) > latest:
             raise InvalidRecord(
-                f"created: {to_text(to_moment(parse(value, 'created')))} is in the future; give a time until {to_text(latest)}, or leave it out.",
+                f"created: {to_text(to_moment(parse(value, 'created')))} is in the future; give a time no later than {to_text(latest)}, or leave it out.",
                 field="created",
             )
 
@@ -270,7 +270,7 @@ def _echoes(caller: Caller, refs: list[str], *, deleted: bool | None = None) -> 
 def _forget_reply(word: str, refs: list[str], text: str, redacted: dict[str, int], echoes: list[str]) -> Reply:
     """The reply about deleted, restored or erased memories; `redacted`: counts of what was redacted in the reason; `echoes` stay."""
     data = {"done": word, "count": len(refs), "ids": refs, "echoes": echoes or None, "redacted": redacted or None}
-    text += f"\nstays, and says the same: {', '.join(echoes)} (echoes includes it)" if echoes else ""
+    text += f"\nkept, and says the same: {', '.join(echoes)} (echoes: true includes it)" if echoes else ""
     return plain_reply(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
 
 

@@ -102,7 +102,7 @@ def field(
 
 
 def reason_field(request: PageRequest, error: SMPError | None = None) -> FormField:
-    hint = "It is kept with the action, for whoever looks at the history."
+    hint = "It is stored with the action and shown in the history."
     value = request.form.get("reason", "")
     return field("reason", "Reason (optional)", value=value, hint=hint, error=error, maxlength=2000)
 
@@ -184,7 +184,7 @@ class Target(NamedTuple):
     def check_confirmed(self, name: str) -> None:
         """Raise unless the person typed the name of what goes for good."""
         if self.given("confirm") != name:
-            raise InvalidRecord(f"confirm: type {name} exactly as it stands here. Nothing was done.", field="confirm")
+            raise InvalidRecord(f"confirm: type {name} exactly as it is shown here. Nothing was done.", field="confirm")
 
     def expected_revision(self) -> int:
         """The revision that the form was made from."""
@@ -205,7 +205,7 @@ class Target(NamedTuple):
                 self.session_again().update(after.id, after.revision, by=self.author, **before)
             except Conflict as error:
                 raise Conflict(
-                    f"{after.id} was changed again since, to revision {error.details.get('revision')}. Undoing would overwrite "
+                    f"{after.id} has been changed again, to revision {error.details.get('revision')}. Undoing would overwrite "
                     "that change, so nothing was done. Its history shows both; edit it to put back what you want.",
                     **error.details,
                 ) from error
@@ -248,7 +248,7 @@ def result_page(request: PageRequest) -> Response:
     name = request.parts["name"]
     notice = request.inspector.notices.get(name)
     if notice is None or notice.detail is None:
-        message = "This result is no longer kept. The audit log of the store has what was done."
+        message = "This result is no longer available. The audit log of the store shows what was done."
         return error_page(request, "Not found", message, 404)
     template, shown = notice.detail
     return page(request, template, notice.text, name=name, result=notice, shown=shown)
@@ -259,7 +259,7 @@ def undo(request: PageRequest) -> Response:
     name = request.parts["name"]
     notice = request.inspector.notices.take(name)
     if notice is None or notice.undo is None:
-        message = "There is nothing to undo here: it was undone already, or the inspector was started anew."
+        message = "There is nothing to undo here: it was undone already, or the inspector was restarted."
         return error_page(request, "Nothing to undo", message, 404)
     try:
         text = notice.undo()

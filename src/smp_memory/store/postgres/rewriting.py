@@ -85,7 +85,7 @@ class Rewriting:
                 message = f"{id} is not in the cold segment of session {self._session}."
                 raise MemoryNotFound(message, id=id, session=self._session)
             if id in self._history.histories:
-                raise DuplicateId(f"There is another memory {id} in session {self._session} by now.", id=id)
+                raise DuplicateId(f"There is now another memory {id} in session {self._session}.", id=id)
         if ids and plan.admit is not None:
             plan.admit(known.bytes, sum(cold.values()))
         statement = (

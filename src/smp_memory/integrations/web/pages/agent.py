@@ -159,7 +159,7 @@ def _nothing(shown: Preview) -> str:
         return sentence(shown.nothing_because).rstrip(".") + "."
     if shown.left_out:
         return f"No memory reaches the floor of {shown.min_relevance:.2f}. What came close is below."
-    return "No memory has anything to do with it."
+    return "No memory is related to it."
 
 
 def _fenced(text: str) -> list[TextPiece]:

@@ -150,7 +150,7 @@ def _impact(part: Impact) -> dict[str, Any]:
         bars = [(name, float(each.followed_count)) for name, each in shown.items()]
         chart = Chart.of(charts.bar_list, bars, label, href=lambda name: memory_url(shown[name].ref))
     were = "was" if part.superseded == 1 else "were"
-    followed = f"Something followed from {part.with_effect:,} of {counted(part.total, 'decision')}"
+    followed = f"Effects were found for {part.with_effect:,} of {counted(part.total, 'decision')}"
     decisions = [each for each in part.decisions if each.followed or each.superseded_by]
     return {
         "heading": f"{followed}; {part.superseded:,} {were} superseded",

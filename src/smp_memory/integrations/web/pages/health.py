@@ -207,7 +207,7 @@ def _idle(task: Task, now: datetime) -> str:
 def maintain_page(request: PageRequest) -> Response:
     """What maintenance would do now."""
     shown = _task_rows(request.memory.maintain(dry_run=True), request.now)
-    note = "These tasks run by themselves now and then. This runs those that are due, now."
+    note = "These tasks run by themselves from time to time. Here you run those that are due now."
     form = Form(
         "Maintenance",
         "/maintain",

@@ -329,7 +329,7 @@ def _not_looked_at(request: PageRequest, found: HomeFacts, checked: Checked | No
     """What could wait for a person without being known here."""
     unknown, search = [], _proposals(request, found.names)
     if checked is None:
-        unknown.append(Need("Health was not checked yet:", "/health?check=quick", "Check now"))
+        unknown.append(Need("Health has not been checked yet:", "/health?check=quick", "Check now"))
     else:
         written = max((each.written for each in found.names.activity.values()), default=0)
         left_out = [each.name for each in checked.report.checks if each.skipped or each.not_checked]

@@ -347,7 +347,7 @@ def _purge_sentence(request: PageRequest, found: LocatedMemory) -> str:
     try:
         until = next((each.purged_from for each in found.session.deleted() if each.id == found.id), None)
     except InvalidConfig as error:
-        return f"Until when it can be restored is not known: {error.message}"
+        return f"It is not known how long it can be restored: {error.message}"
     if until is None:
         return "It stays in the trash until somebody purges or erases it."
     return f"It can be restored until {moment_text(until)} UTC ({ago(until, request.now)}), then a purge may remove it."

@@ -62,10 +62,16 @@ _SETTING = ("pin", "mute")
 FLAGS = {
     each.method: each
     for each in (
-        FlagAction("pin", "unpin", "pinned", "pinned", "A pinned memory does not fade, and compaction leaves it."),
-        FlagAction("unpin", "pin", "pinned", "not pinned", "It fades again as other memories do."),
         FlagAction(
-            "mute", "unmute", "muted", "turned off for recall", "Agents are not told it unasked. Searches find it."
+            "pin", "unpin", "pinned", "pinned", "A pinned memory does not fade, and compaction does not move it."
+        ),
+        FlagAction("unpin", "pin", "pinned", "not pinned", "It fades again, like other memories."),
+        FlagAction(
+            "mute",
+            "unmute",
+            "muted",
+            "turned off for recall",
+            "Agents are not told it unasked. Searches still find it.",
         ),
         FlagAction("unmute", "mute", "muted", "turned on for recall", "Agents are told it again where it helps."),
     )

@@ -43,8 +43,8 @@ _ONE_LINE = frozenset([
     "reversible", "source", "impact", "location",
 ])  # fmt: skip
 _HINTS = {
-    "tags": "One in a line. Dots make a hierarchy: security.login.",
-    "aliases": "Other names of what it is about, one in a line.",
+    "tags": "One per line. Dots make a hierarchy: security.login.",
+    "aliases": "Other names for what it is about, one per line.",
     "valid_from": "A day, 2026-11-30, or a time.",
     "valid_until": "The last day on which it is valid.",
     "importance": "From 0 to 1.",

@@ -162,7 +162,7 @@ def restore_selected(request: PageRequest) -> Response:
     restored, failed = _restore(request.memory, chosen, request.inspector.author)
     text = f"Restored {memories(len(restored))}." if restored else "Nothing was restored."
     if not chosen:
-        text = "Nothing was chosen. Mark the memories to restore first."
+        text = "Nothing was selected. First select the memories to restore."
     return done(request, "/trash", " ".join([text, *failed]), _again(request, restored) if restored else None)
 
 
@@ -207,7 +207,7 @@ def show_delete(target: Target) -> Form:
         until = (
             f"It can be restored until {moment_text(deadline)} UTC ({days}). After that a purge may remove it for good."
             if target.session.config["lifecycle.auto_purge"]
-            else "It can be restored until somebody purges it; nothing does that by itself."
+            else "It can be restored until somebody purges it; this does not happen automatically."
         )
     related = MemoryRelations.of(target.request.memory, target.found, target.record).all
     return target.form(
@@ -243,7 +243,7 @@ def _with_echoes(records: list[Record]) -> str:
 def _echo_box(verb: str, echoes: list[str], *, is_ticked: bool = False) -> list[FormField]:
     """The box that takes along turns that say the same; none without such turns."""
     names = ", ".join(echoes[:_MOST_LISTED]) + (", …" if len(echoes) > _MOST_LISTED else "")
-    label = f"{verb} also {counted(len(echoes), 'turn')} with the same: {names}"
+    label = f"{verb} also {counted(len(echoes), 'turn')} that say the same: {names}"
     return [FormField("echoes", label, "box", "1" if is_ticked else "")] if echoes else []
 
 
@@ -311,7 +311,7 @@ def run_erase(target: Target) -> Response:
 def _receipt(receipt: Receipt) -> dict[str, Any]:
     """What an erasure rewrote, how it was checked, what is left and what SMP cannot reach."""
     state = (
-        "complete: no file of SMP holds its text"
+        "complete: no file of SMP contains its text"
         if receipt.complete
         else "verified; some steps are still to be done"
         if receipt.verified
@@ -334,7 +334,7 @@ def _receipt(receipt: Receipt) -> dict[str, Any]:
             ("Quoted in summaries", receipt.summaries),
             ("Searched afterwards", checked),
             ("The same text elsewhere", receipt.elsewhere),
-            ("Turns that say the same and stay", receipt.staying_echoes),
+            ("Turns that say the same and are kept", receipt.staying_echoes),
             ("Left", receipt.left),
             ("Still to do", receipt.pending),
             ("Out of reach of SMP", receipt.beyond_reach),

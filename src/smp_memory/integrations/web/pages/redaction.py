@@ -62,7 +62,7 @@ def redaction_form(request: PageRequest, form: Form, sessions: Iterable[SessionM
     """The form with what redaction would replace in these sessions; several can be chosen of."""
     found = [previewed for session in sessions if (previewed := _preview(session)) is not None]
     notes = [
-        "Redaction replaces the secrets it knows with a placeholder, in all revisions and copies. It cannot be undone.",
+        "Redaction replaces the kinds of secrets that it knows with a placeholder, in all revisions and copies. It cannot be undone.",
         "Change the secrets themselves, too: whoever read them may have kept them.",
     ]
     count = sum(len(each.report.memories) for each in found)
@@ -150,7 +150,7 @@ def run_redaction(sessions: Iterable[SessionMemory], reason: str | None) -> str:
             said.append(_redaction_text(session.redact(reason=reason)))
         except SMPError as error:
             said.append(f"{session.id} was not redacted: {error.message}")
-    return " ".join(filter(None, said)) or "Nothing was taken out: no known kind of secret was found."
+    return " ".join(filter(None, said)) or "Nothing was removed: no known kind of secret was found."
 
 
 def _redaction_text(reports: list[RedactionReport]) -> str:

@@ -123,7 +123,7 @@ def _form(target: ReviewTarget, error: SMPError | None = None) -> Form:
         field("text", "Text", "textarea", value=text, error=error, rows=5, required=True, autofocus=True),
     ]
     note = (
-        "It is written down with the turn as its source. Say it so that it can be understood without the conversation."
+        "It is written down with the turn as its source. Word it so that it can be understood without the conversation."
     )
     action = url("/review/{}/{}/{}/keep", proposal.session, proposal.turn, proposal.type)
     return Form(f"Edit and keep {proposal.turn}", action, "/review", "Keep", fields=fields, notes=[note])

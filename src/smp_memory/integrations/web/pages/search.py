@@ -50,7 +50,7 @@ def export_page(request: PageRequest) -> Response:
 def _form(request: PageRequest, ref: str, session: str, search: str, error: SMPError | None = None) -> Form:
     what, back, hidden = _described(request, ref, session, search)
     format = request.form.get("format", "markdown")
-    note = "The file holds the whole history, deleted memories of it included; `smp import` takes it in again. The audit log notes the export."
+    note = "The file contains the whole history, including deleted memories; `smp import` imports it again. The export is noted in the audit log."
     fields = [field("format", "Format", "select", value=format, options=_FORMATS, error=error)]
     return Form(
         f"Export {what}", "/export", back, "Download", fields, hidden=hidden, notes=[note], template="export.html",

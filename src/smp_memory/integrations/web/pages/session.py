@@ -146,7 +146,7 @@ def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> 
     }
     count = sum(shown.types.values())
     if count > MOST_FOR_SIZE_REPORT and not request.get("sizes"):
-        return size | {"offer": f"Show what takes the room (reads {count:,} memories)"}
+        return size | {"offer": f"Show what takes up the space (reads {count:,} memories)"}
     try:
         report = session.size_report()
     except SMPError as error:  # its settings are invalid: what is stored is shown all the same
@@ -158,7 +158,9 @@ def _size(request: PageRequest, session: SessionMemory, shown: TimelinePage) -> 
     ]
     said = []
     if report.predicted_days_to_quota is not None and report.predicted_days_to_quota < 3650:
-        said.append(f"Full in about {counted(round(report.predicted_days_to_quota), 'day')} at the present growth.")
+        said.append(
+            f"Full in about {counted(round(report.predicted_days_to_quota), 'day')} at the present rate of growth."
+        )
     if report.estimated_gain_bytes and report.utilization >= _FULL_FROM:
         said.append(f"Compaction could free about {size_text(report.estimated_gain_bytes)}.")
     return size | {"shares": shares, "said": " ".join(said)}

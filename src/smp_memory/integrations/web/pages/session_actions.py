@@ -152,7 +152,7 @@ def _figures(target: SessionTarget) -> list[tuple[str, str | None]]:
 
 
 def _show_archive(target: SessionTarget) -> Form:
-    note = "It is packed into an archive with a summary beside it. Searches skip it unless archived sessions are asked for; opening it brings it back."
+    note = "It is packed into an archive with a summary beside it. Searches skip it unless archived sessions are included; opening it restores it."
     fields = [reason_field(target.request, target.error)]
     return target.form("archive", "Archive session", "Archive", facts=_figures(target), notes=[note], fields=fields)
 
@@ -194,7 +194,7 @@ def _show_delete(target: SessionTarget) -> Form:
     purge = (
         f"It can be brought back for {counted(days, 'day')}; after that a purge may remove it for good."
         if target.memory.config["lifecycle.auto_purge"]
-        else "It can be brought back until somebody purges it; nothing does that by itself."
+        else "It can be brought back until somebody purges it; this does not happen automatically."
     )
     return target.form(
         "delete",
@@ -270,7 +270,9 @@ def _show_purge(target: SessionTarget) -> Form:
 
 def _run_purge(target: SessionTarget) -> Response:
     if target.given("confirm") != target.id:
-        raise InvalidRecord(f"confirm: type {target.id} exactly as it stands here. Nothing was done.", field="confirm")
+        raise InvalidRecord(
+            f"confirm: type {target.id} exactly as it is shown here. Nothing was done.", field="confirm"
+        )
     purged = target.memory.purge_session(target.id, target.given("reason"), by=target.author)
     text = f"Session {target.id} is removed for good, {size_text(purged.bytes)}."
     return done(target.request, "/trash", " ".join([text, *redaction_sentence(purged.redacted)]))
@@ -320,7 +322,7 @@ def _show_title(target: SessionTarget) -> Form:
     own = target.session.info.title
     value = target.request.form.get("title", own)
     fallback = session_title(target.memory.store, target.id) if not own else ""
-    hint = "Empty: the beginning of the first prompt is the title." + (f" Now: {fallback}" if fallback else "")
+    hint = "If it is empty, the title is the beginning of the first prompt." + (f" Now: {fallback}" if fallback else "")
     about: dict[str, Any] = {"maxlength": TITLE_CHARACTERS, "autofocus": True, "dir_": "auto"}
     fields = [field("title", "Title", value=value, hint=hint, error=target.error, **about)]
     return target.form("title", "Rename session", "Save", fields=fields)
