@@ -420,3 +420,9 @@ def test_side_of_the_metadata_is_not_one_of_the_memories_beside_it(
     assert {"A finds", "B finds", "A goes on"} <= set(a.texts())
     assert a.opened().info.project == ("shop of a" if side == "ours" else "shop of b")
     assert not is_marked(a)
+
+
+def test_conflict_that_is_named_twice_is_settled_once(tmp_path: Path, enter: Enter) -> None:
+    a, _ = in_conflict(tmp_path)
+    assert enter(a)("git", "resolve", "FIND-0001", "s1/FIND-0001", "--take", "theirs")[0] == 0
+    assert changes_of(a) == ["low", "critical", "critical"]

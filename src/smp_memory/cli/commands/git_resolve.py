@@ -107,7 +107,7 @@ def _chosen(call: Invocation, found: list[GitConflict]) -> list[GitConflict]:
             raise UserError(
                 f"{ref} has a conflict in several sessions. Name one: {', '.join(each.ref for each in matching)}"
             )
-        chosen += matching
+        chosen += [each for each in matching if each not in chosen]
     return chosen if call.options.ids else found
 
 
