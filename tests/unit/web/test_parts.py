@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp_memory.integrations.web.parts import TextPiece, difference, memory_url, table_of, url, visible
+from smp_memory.integrations.web.parts import TextPiece, difference, memory_url, sentence, table_of, url, visible
 
 WORDS = st.lists(st.sampled_from(["a", "b", " ", "\n", "word", "<b>", "&", ".", "  "]), max_size=60).map("".join)
 
@@ -63,3 +63,10 @@ def test_table_says_once_what_all_rows_have_in_common_but_keeps_the_first_column
     assert table.rows == [["a", "1"], ["a", "2"]]
     assert table.common == [("State", "active")]
     assert table_of(lambda row, at: row[at], rows[:1], ("Name", "State", "Uses")).common == []
+
+
+def test_sentence_begins_with_a_capital_letter_but_a_name_of_a_file_or_session_stays() -> None:
+    assert sentence("an unresolved merge conflict") == "An unresolved merge conflict"
+    assert sentence("decisions.jsonl (0644) is open to others") == "decisions.jsonl (0644) is open to others"
+    assert sentence("claude-code-2026-11-18-eb34ceee ended") == "claude-code-2026-11-18-eb34ceee ended"
+    assert sentence("") == ""

@@ -148,8 +148,9 @@ def memories(number: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter."""
-    return text[:1].upper() + text[1:]
+    """The text with a capital letter, unless it begins with a name such as `decisions.jsonl` or an id."""
+    first = text.partition(" ")[0].rstrip(".,:;")
+    return text if any(not each.isalpha() and each not in "'-" for each in first) else text[:1].upper() + text[1:]
 
 
 def size_text(count: float) -> str:

@@ -78,7 +78,7 @@ def agent_page(request: PageRequest) -> Response:
         shares=_shares(shown),
         session=_session(request, asked) if asked.session else None,
         words=words_of(asked.task) if asked.task else frozenset(),
-        nothing=_nothing(shown),
+        nothing=_nothing(asked, shown),
         text=_fenced(shown.text),
         left_out=sorted(shown.left_out, key=lambda each: -(each.relevance or 0.0)),
         most_left_out=_SHOWN_LEFT_OUT,
@@ -154,7 +154,9 @@ def _session(request: PageRequest, asked: AgentRequest) -> dict[str, Any]:
     return {"error": "", "rows": rows}
 
 
-def _nothing(shown: Preview) -> str:
+def _nothing(asked: AgentRequest, shown: Preview) -> str:
+    if not asked.task and shown.nothing_because.endswith("content words"):
+        return "Write a prompt to see what an agent is told at it."
     if shown.nothing_because:
         return sentence(shown.nothing_because).rstrip(".") + "."
     if shown.left_out:
