@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -143,6 +144,28 @@ def test_value_that_was_removed_can_be_kept(client: InspectorClient, session: Se
     keep(client, removed)
     assert session.get("FIND-0001").get("severity") is None
     assert session.conflicts() == []
+
+
+def test_field_that_no_update_may_write_is_refused(
+    client: InspectorClient, session: SessionMemory, clock: Clock
+) -> None:
+    """Another program may have written any name; this one was taken for an argument of the update."""
+    change_in_two_clones(
+        session,
+        clock,
+        lambda s: s.update("FIND-0001", xy="ours"),
+        lambda s: s.update("FIND-0001", xy="theirs"),
+    )
+    [path] = Path(session.memory.root).glob("sessions/review/findings.jsonl")
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for each in lines[1:]:
+        each.pop("checksum")
+    path.write_text("".join(json.dumps(each).replace('"xy"', '"expected_revision"') + "\n" for each in lines))
+    shown = versions(client.get(PAGE))
+    form = dict(re.findall(r'name="(revision|version)" value="([^"]*)"', shown[0]))
+    answer = client.post(f"{PAGE}/settle", **form)
+    assert answer.status == 400
+    assert "cannot be changed here" in answer.text
 
 
 def test_another_value_is_written_in_the_form_of_the_memory(

@@ -161,6 +161,11 @@ def run_settle(target: Target) -> Response:
         text = f"Nothing was changed: {target.id} does not have this version to choose any more."
         return done(target.request, target.page, text)
     before, fields = target.record.given, chosen.fields
+    fixed = next((name for name in ("id", "by", "self", "expected_revision") if name in fields), None)
+    if fixed:  # an entry that another program wrote
+        raise InvalidRecord(
+            f"{fixed}: cannot be changed here. See both values: smp history {target.record.ref}", field=fixed
+        )
     after = target.session.update(target.id, target.expected_revision(), by=target.author, **fields)
     names = ", ".join(label_of(name).lower() for name in fields)
     text, undo = f"{target.id} is settled: {names}. The history keeps every version.", None
