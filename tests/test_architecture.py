@@ -38,7 +38,7 @@ OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink",
 PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
-    "integrations/hooks/record.py": 475,
+    "integrations/hooks/record.py": 490,
     "files/memory_system.py": 500,
     "files/disk.py": 560,  # the only module that changes files, with its retries
     "files/system.py": 515,  # every primitive, for three operating systems
