@@ -174,7 +174,7 @@ WRITES = {
 NAMES = {"agent", "id"}  # who it is and of which session
 NOT_FOR_AGENTS = {
     # of a session as a whole, which only a person or a program that looks after it needs
-    "anonymised", "anonymised_record", "archived", "change_info", "compact", "config", "erase", "folder", "memory",
+    "anonymised", "anonymised_record", "archived", "change_info", "compact", "conflicts", "config", "erase", "folder", "memory",
     "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "proposals", "keep_proposal", "drop_proposals", "reopen_proposal", "set_config", "size_report", "session_state",
     "missing", "opened", "scope",
     "state", "stats", "tidy", "validate", "written",

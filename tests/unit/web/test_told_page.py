@@ -12,6 +12,7 @@ from smp_memory.model import told_log
 from smp_memory.model.told_log import ToldEvent, ToldMemory, note_told
 from smp_memory.privacy.client_tokens import ClientToken
 from smp_memory.session import SessionMemory
+from tests.e2e.terminal import Terminal
 from tests.unit.web.inspector_client import Clock, InspectorClient
 
 PROMPT = "Which <b>database</b> do orders use?"
@@ -117,3 +118,18 @@ def test_question_whether_an_agent_is_told_is_answered_on_the_page(
 
 def test_page_without_a_log_says_so(memory: Memory, client: InspectorClient) -> None:
     assert "Hooks told nothing since the log began" in client.get("/told").text
+
+
+def test_memories_of_a_session_start_beyond_the_first_are_folded(
+    memory: Memory, client: InspectorClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = memory.create_session("shop")
+    told = [ToldMemory(session.add_decision(f"Decision number {number}").ref, 1) for number in range(7)]
+    note_told(memory.store.state, ToldEvent("2026-01-31T14:00:00Z", "claude-code", "start", "shop", None, told, [], 90))
+    html = client.get("/told").html
+    head, _, folded = html.partition("<details><summary>2 more</summary>")
+    assert head.count("Decision number") == 5
+    assert folded.count("Decision number") == 2
+    out = Terminal(capsys).ok("told", "--root", memory.root)
+    assert out.count("Decision number") == 5
+    assert "and 2 more: --json" in out

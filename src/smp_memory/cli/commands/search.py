@@ -140,6 +140,9 @@ def _hits_lines(call: Invocation, hits: Hits, query: QueryOptions, search: Searc
         yield from _next_steps(call, hits, query)
     elif not any(hits.counts.values()) and not hits.not_valid:
         yield from _no_hits_lines(call, query, search, words)
+    numbers = [hit.relevance for hit in hits]
+    if words and query.get("sort", "relevance") == "relevance" and numbers != sorted(numbers, reverse=True):
+        yield paint("dim", "The number is the relevance; the order is by score: --explain")
     if hits.corrected:
         yield paint("dim", safe(one_line(corrections(hits.corrected))))
     if hits.not_valid:

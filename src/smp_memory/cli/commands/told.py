@@ -7,7 +7,7 @@ from smp_memory.cli.hit_output import display_text
 from smp_memory.cli.render import age_text, one_line, paint, plural, truncate
 from smp_memory.context.trace import relevance_text
 from smp_memory.errors import UserError
-from smp_memory.integrations.hooks.told import counts_of, shown_events
+from smp_memory.integrations.hooks.told import MOST_SHOWN, counts_of, shown_events
 from smp_memory.model.session_info import full_session_name, short_names
 from smp_memory.model.told_log import told_events
 
@@ -98,7 +98,10 @@ def _lines(call: Invocation, events: list[ShownEvent], ref: str | None) -> Itera
             yield truncate(f"  “{one_line(event.prompt.text)}”", columns)
         elif event.without_prompt:
             yield paint("dim", f"  (prompt {event.without_prompt})")
-        yield from (_memory_line(each, columns) for each in event.memories if ref in (None, each.ref))
+        shown = [each for each in event.memories if ref in (None, each.ref)]
+        yield from (_memory_line(each, columns) for each in shown[:MOST_SHOWN])
+        if len(shown) > MOST_SHOWN:
+            yield paint("dim", f"    and {len(shown) - MOST_SHOWN} more: --json")
         if not event.memories:
             yield paint("dim", "    told no memory, only a notice of SMP" if event.event.tokens else "    told nothing")
         yield ""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
 
+MOST_SHOWN = 5  # memories of an event, as many as a prompt gets; the start of a session tells more
 EVENTS = {PROMPT: "prompt", START: "session start", AGENT_START: "agent start"}
 
 

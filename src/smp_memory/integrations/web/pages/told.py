@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.integrations.hooks.last_calls import TITLES
-from smp_memory.integrations.hooks.told import counts_of, shown_events
+from smp_memory.integrations.hooks.told import MOST_SHOWN, counts_of, shown_events
 from smp_memory.integrations.web.parts import counted
 from smp_memory.integrations.web.renderer import page
 from smp_memory.model.session_info import short_names
@@ -37,6 +37,7 @@ def told_page(request: PageRequest) -> Response:
         summary=told_summary(request, ref) if ref else None,
         names=short_names(each.event.session for each in events),
         hosts=TITLES,
+        most_told=MOST_SHOWN,
         is_logging=request.memory.config["hooks.log_told"],
     )
 
