@@ -125,7 +125,9 @@ def test_memories_of_a_session_start_beyond_the_first_are_folded(
 ) -> None:
     session = memory.create_session("shop")
     told = [ToldMemory(session.add_decision(f"Decision number {number}").ref, 1) for number in range(7)]
-    note_told(memory.store.state, ToldEvent("2026-01-31T14:00:00Z", "claude-code", "start", "shop", None, told, [], 90))
+    event = ToldEvent("2026-01-31T14:00:00Z", "claude-code", "start", "shop", None, told, [], 90)
+    with memory.store.state.lock("hooks", "a test", 1.0):
+        note_told(memory.store.state, event)
     html = client.get("/told").html
     head, _, folded = html.partition("<details><summary>2 more</summary>")
     assert head.count("Decision number") == 5
