@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem
     from smp_memory.search.port import SearchIndex
 
-MOST_COUNTED = 2000  # memories of each kind of event
+MOST_COUNTED = 1000  # memories of each kind of event
 _WEEK, _DAY, _HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
 _NEW = ("decision", "finding", "learning")
 _FEW, _ALL = 3, 200  # memories of a group that are shown
