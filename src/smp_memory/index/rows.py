@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
 
-VERSION = 13
+VERSION = 14
 POSITION_BITS, AUTHOR_SHIFT = 24, 26  # of a doc, and of the author in `facts`
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 PROBLEMS = "unreadable/"  # keys in `meta`, with the session: its unreadable entries
@@ -71,7 +71,7 @@ _INDEXES = (
 )
 _INDEXES_OF_MANY = (  # with few memories they cost more space than the time they save is worth
     "INDEX IF NOT EXISTS memory_session ON memory(doc >> 24, created)",
-    "INDEX IF NOT EXISTS memory_type ON memory(type, created, deleted)",
+    "INDEX IF NOT EXISTS memory_type ON memory(type, created, doc, deleted)",
     "INDEX IF NOT EXISTS memory_author ON memory(author, created)",
     "INDEX IF NOT EXISTS tag_doc ON tag(doc)",
     "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
